@@ -1,0 +1,8 @@
+MODULE_big = bunbtree
+OBJS = src/bunbtree.o src/bridge.o src/insert.o src/options.o src/opclass.o
+EXTENSION = bunbtree
+DATA = bunbtree--1.0.sql
+PG_CPPFLAGS = -I$(srcdir)/include
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)

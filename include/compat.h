@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *		What differs between the supported server versions.
+ *
+ * The only file that looks at PG_VERSION_NUM.  Everything else is written
+ * for the newest server; older ones are made to look like it here.
+ *
+ * IDENTIFICATION
+ *		include/compat.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef BUNBTREE_COMPAT_H
+#define BUNBTREE_COMPAT_H
+
+#include "access/reloptions.h"
+#include "storage/buf_internals.h"
+#include "utils/pgstat_internal.h"
+#include "utils/rel.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "bunbtree supports PostgreSQL 15 to 18"
+#endif
+
+/*
+ * Buffer tags are filled by a macro up to 15 and by a function from 16 on,
+ * when relfilenodes became relation locators.
+ */
+#if PG_VERSION_NUM < 160000
+#define bun_init_buffer_tag(tag, rel, forknum, blkno) \
+	INIT_BUFFERTAG(*(tag), (rel)->rd_node, forknum, blkno)
+#else
+#define bun_init_buffer_tag(tag, rel, forknum, blkno) \
+	InitBufferTag(tag, &(rel)->rd_locator, forknum, blkno)
+#endif
+
+/*
+ * The counters of the cumulative statistics system lost their prefixes in
+ * 16.  "shared" is what all backends have reported, "pending" what this
+ * backend will report later; the latter excludes open transactions.
+ */
+#if PG_VERSION_NUM < 160000
+#define bun_shared_live_tuples(tabentry)	((tabentry)->n_live_tuples)
+#define bun_shared_dead_tuples(tabentry)	((tabentry)->n_dead_tuples)
+#define bun_pending_live_tuples(tabstat)	((tabstat)->t_counts.t_delta_live_tuples)
+#define bun_pending_dead_tuples(tabstat)	((tabstat)->t_counts.t_delta_dead_tuples)
+#else
+#define bun_shared_live_tuples(tabentry)	((tabentry)->live_tuples)
+#define bun_shared_dead_tuples(tabentry)	((tabentry)->dead_tuples)
+#define bun_pending_live_tuples(tabstat)	((tabstat)->counts.delta_live_tuples)
+#define bun_pending_dead_tuples(tabstat)	((tabstat)->counts.delta_dead_tuples)
+#endif
+
+/*
+ * PostgreSQL 17 has IndexAmRoutine.amcanbuildparallel, but its parallel
+ * workers still insist on the OID of btree.  Up to 16 core itself tests that
+ * OID before it plans workers, so there is nothing to switch off.
+ */
+#if PG_VERSION_NUM >= 170000 && PG_VERSION_NUM < 180000
+#define bun_disable_parallel_build(routine) ((routine)->amcanbuildparallel = false)
+#else
+#define bun_disable_parallel_build(routine) ((void) 0)
+#endif
+
+#endif							/* BUNBTREE_COMPAT_H */

@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * bunbtree.c
+ *		Module load, settings and the index access method handler.
+ *
+ * Only the public interface lives here: which callbacks of nbtree are
+ * replaced, and by what.  See src/README for the whole.
+ *
+ * Portions Copyright (c) 2026, bunbtree developers
+ *
+ * IDENTIFICATION
+ *		src/bunbtree.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "bunbtree.h"
+#include "compat.h"
+
+#include "utils/guc.h"
+
+PG_MODULE_MAGIC;
+
+/* GUCs */
+int			bun_guc_bottomup = BUN_MODE_AUTO;
+int			bun_guc_heap_blocks = 64;
+double		bun_guc_max_pass_time = 1.0;
+
+static const struct config_enum_entry bottomup_values[] = {
+	{"off", BUN_MODE_OFF, false},
+	{"hinted", BUN_MODE_HINTED, false},
+	{"auto", BUN_MODE_AUTO, false},
+	{NULL, 0, false}
+};
+
+/* What the handler hands out a copy of; filled by _PG_init(). */
+static IndexAmRoutine routine;
+
+void		_PG_init(void);
+
+PG_FUNCTION_INFO_V1(bunbtree_handler);
+
+void
+_PG_init(void)
+{
+	DefineCustomEnumVariable("bunbtree.bottomup",
+							 "When an insertion may look for dead entries on a leaf page that is about to split.",
+							 "\"off\" never does, \"hinted\" only where btree would, \"auto\" wherever it may pay. "
+							 "The index storage parameter \"bottomup\" takes precedence.",
+							 &bun_guc_bottomup,
+							 BUN_MODE_AUTO,
+							 bottomup_values,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("bunbtree.heap_blocks",
+							"Number of heap blocks that one pass over a leaf page may visit.",
+							"The index storage parameter \"heap_blocks\" takes precedence.",
+							&bun_guc_heap_blocks,
+							64, 1, BUN_MAX_HEAP_BLOCKS,
+							PGC_USERSET,
+							0,
+							NULL, NULL, NULL);
+
+	/*
+	 * For superusers only: the leaf page stays locked for that long, and
+	 * everyone else who wants it waits.
+	 */
+	DefineCustomRealVariable("bunbtree.max_pass_time",
+							 "Time after which a pass over a leaf page ends whatever it has found.",
+							 NULL,
+							 &bun_guc_max_pass_time,
+							 1.0, 0.01, 1000.0,
+							 PGC_SUSET,
+							 GUC_UNIT_MS,
+							 NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved("bunbtree");
+
+	bun_options_init();
+	bun_bridge_init();
+
+	/*
+	 * Copy nbtree's routine rather than write to it: newer servers hand out
+	 * constant storage.
+	 */
+	routine = *bun_nbtree_routine();
+
+	/*
+	 * CREATE OPERATOR CLASS insists on this for name_ops, which stores
+	 * cstring as btree's does.  Nothing else looks at it.
+	 */
+	routine.amstorage = true;
+	bun_disable_parallel_build(&routine);
+
+	routine.ambuild = bun_build;
+	routine.ambuildempty = bun_buildempty;
+	routine.aminsert = bun_insert;
+	routine.ambulkdelete = bun_bulkdelete;
+	routine.amvacuumcleanup = bun_vacuumcleanup;
+	routine.amoptions = bun_options;
+}
+
+/*
+ * The access method's handler.
+ *
+ * PostgreSQL 18 calls it while planning any query whose operators belong to
+ * one of our operator families, so it copies a prepared struct and does
+ * nothing else.
+ */
+Datum
+bunbtree_handler(PG_FUNCTION_ARGS)
+{
+	IndexAmRoutine *result = palloc(sizeof(IndexAmRoutine));
+
+	memcpy(result, &routine, sizeof(IndexAmRoutine));
+	PG_RETURN_POINTER(result);
+}

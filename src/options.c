@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *		Storage parameters (reloptions) of a bunbtree index.
+ *
+ * nbtree's parameters keep their names, bounds and meaning; ours follow them
+ * in the same struct.  A parameter of ours that was not given reads as -1,
+ * and the GUC of the same name decides.
+ *
+ * rd_options is read anew at every insertion, so that ALTER INDEX SET and
+ * RESET take effect for the next one: the relcache entry is the only cache.
+ *
+ * Portions Copyright (c) 2026, bunbtree developers
+ *
+ * IDENTIFICATION
+ *		src/options.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "bunbtree.h"
+#include "compat.h"
+
+static relopt_kind bun_relopt_kind;
+
+static relopt_enum_elt_def bottomup_members[] = {
+	{"off", BUN_MODE_OFF},
+	{"hinted", BUN_MODE_HINTED},
+	{"auto", BUN_MODE_AUTO},
+	{(const char *) NULL}
+};
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+bun_options_init(void)
+{
+	/* No parameter needs more: an insertion that misses one is as good. */
+	const LOCKMODE lockmode = ShareUpdateExclusiveLock;
+
+	bun_relopt_kind = add_reloption_kind();
+
+	add_int_reloption(bun_relopt_kind, "fillfactor",
+					  "Packs index pages only to this percentage",
+					  BTREE_DEFAULT_FILLFACTOR, BTREE_MIN_FILLFACTOR, 100,
+					  lockmode);
+	add_real_reloption(bun_relopt_kind, "vacuum_cleanup_index_scale_factor",
+					   "Accepted for compatibility with btree, without effect",
+					   -1, 0.0, 1e10, lockmode);
+	add_bool_reloption(bun_relopt_kind, "deduplicate_items",
+					   "Merges entries of equal keys into posting lists",
+					   true, lockmode);
+	add_enum_reloption(bun_relopt_kind, "bottomup",
+					   "When an insertion may look for dead entries on a full leaf page",
+					   bottomup_members, BUN_MODE_UNSET,
+					   "Valid values are \"off\", \"hinted\", and \"auto\".",
+					   lockmode);
+	add_int_reloption(bun_relopt_kind, "heap_blocks",
+					  "Heap blocks that one pass over a leaf page may visit",
+					  -1, 1, BUN_MAX_HEAP_BLOCKS, lockmode);
+}
+
+/*
+ * amoptions: parse and, if asked to, validate storage parameters.
+ *
+ * Wrong values raise PostgreSQL's usual errors, which name the bounds.
+ */
+bytea *
+bun_options(Datum reloptions, bool validate)
+{
+	static const relopt_parse_elt tab[] = {
+		{"fillfactor", RELOPT_TYPE_INT,
+		offsetof(BunOptions, bt.fillfactor)},
+		{"vacuum_cleanup_index_scale_factor", RELOPT_TYPE_REAL,
+		offsetof(BunOptions, bt.vacuum_cleanup_index_scale_factor)},
+		{"deduplicate_items", RELOPT_TYPE_BOOL,
+		offsetof(BunOptions, bt.deduplicate_items)},
+		{"bottomup", RELOPT_TYPE_ENUM,
+		offsetof(BunOptions, bottomup)},
+		{"heap_blocks", RELOPT_TYPE_INT,
+		offsetof(BunOptions, heap_blocks)}
+	};
+
+	return (bytea *) build_reloptions(reloptions, validate,
+									  bun_relopt_kind,
+									  sizeof(BunOptions),
+									  tab, lengthof(tab));
+}
+
+/*
+ * The mode in force for an index: the storage parameter or else the GUC.
+ */
+BunMode
+bun_index_mode(Relation index)
+{
+	BunOptions *options = (BunOptions *) index->rd_options;
+
+	if (options != NULL && options->bottomup != BUN_MODE_UNSET)
+		return (BunMode) options->bottomup;
+	return (BunMode) bun_guc_bottomup;
+}
+
+/*
+ * Heap blocks that a pass over a leaf page of this index may visit.
+ */
+int
+bun_index_heap_blocks(Relation index)
+{
+	BunOptions *options = (BunOptions *) index->rd_options;
+
+	if (options != NULL && options->heap_blocks > 0)
+		return options->heap_blocks;
+	return bun_guc_heap_blocks;
+}
