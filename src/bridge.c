@@ -124,7 +124,7 @@ represent_callback(Datum arg, Oid relid)
 IndexBuildResult *
 bun_build(Relation heap, Relation index, IndexInfo *indexInfo)
 {
-	IndexBuildResult *result;
+	IndexBuildResult *volatile result;
 	BunPresented entry;
 
 	bun_present(&entry, index);
@@ -168,7 +168,7 @@ IndexBulkDeleteResult *
 bun_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 			   IndexBulkDeleteCallback callback, void *callback_state)
 {
-	IndexBulkDeleteResult *result;
+	IndexBulkDeleteResult *volatile result;
 	BunPresented entry;
 
 	bun_present(&entry, info->index);
@@ -192,7 +192,7 @@ bun_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 IndexBulkDeleteResult *
 bun_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
-	IndexBulkDeleteResult *result;
+	IndexBulkDeleteResult *volatile result;
 	BunPresented entry;
 
 	bun_present(&entry, info->index);

@@ -8,7 +8,7 @@ bun_insert(Relation index, Datum *values, bool *isnull,
 		   IndexUniqueCheck checkUnique, bool indexUnchanged,
 		   struct IndexInfo *indexInfo)
 {
-	bool		result;
+	volatile bool result;
 	BunPresented entry;
 
 	bun_present(&entry, index);
