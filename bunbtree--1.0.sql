@@ -20,3 +20,15 @@ LANGUAGE C;
 REVOKE ALL ON FUNCTION bunbtree_mirror_opclasses(regtype[]) FROM PUBLIC;
 
 SELECT bunbtree_mirror_opclasses();
+
+CREATE FUNCTION bunbtree_stats(index regclass,
+	OUT passes bigint,
+	OUT passes_productive bigint,
+	OUT declined bigint,
+	OUT entries_deleted bigint,
+	OUT heap_blocks_visited bigint,
+	OUT heap_blocks_all_visible bigint,
+	OUT heap_blocks_not_cached bigint,
+	OUT simple_deletions bigint)
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;

@@ -19,13 +19,21 @@
 #include "access/amapi.h"
 #include "access/nbtree.h"
 #include "access/tableam.h"
+#include "access/transam.h"
+#include "catalog/pg_am.h"
 #include "utils/rel.h"
+
+#include "compat.h"
 
 /*
  * Upper bound of heap_blocks.  A leaf page of 8 kB holds at most 1,358 TIDs,
  * so this is more than any pass can use.
  */
 #define BUN_MAX_HEAP_BLOCKS 1400
+
+/* Heap blocks that one page of the visibility map covers, at two bits each. */
+#define BUN_HEAP_BLOCKS_PER_VM_PAGE \
+	((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) * BITS_PER_BYTE / BITS_PER_HEAPBLOCK)
 
 /*
  * When may an insertion ask for a pass?  GUC bunbtree.bottomup and the
@@ -50,27 +58,194 @@ typedef struct BunOptions
 	int			heap_blocks;	/* heap blocks a pass may visit; -1 = GUC */
 } BunOptions;
 
-/*
- * An index that nbtree is working on; see bridge.c.  Lives on the C stack of
- * the guarded call.
- */
-typedef struct BunPresented
-{
-	Relation	index;
-	Oid			relam;			/* what rd_rel->relam reads otherwise */
-	struct BunPresented *outer; /* guarded call around this one, or NULL */
-} BunPresented;
-
-/* bunbtree.c */
+/* bunbtree.c: GUCs */
 extern int	bun_guc_bottomup;
 extern int	bun_guc_heap_blocks;
 extern double bun_guc_max_pass_time;
 
+/*
+ * The mode in force for an index: the storage parameter or else the GUC.
+ *
+ * Read anew at every insertion, so that ALTER INDEX SET and RESET take effect
+ * for the next one: the relcache entry is the only cache.
+ */
+static inline BunMode
+bun_index_mode(Relation index)
+{
+	BunOptions *options = (BunOptions *) index->rd_options;
+
+	if (options != NULL && options->bottomup != BUN_MODE_UNSET)
+		return (BunMode) options->bottomup;
+	return (BunMode) bun_guc_bottomup;
+}
+
+/*
+ * Heap blocks that a pass over a leaf page of this index may visit.
+ */
+static inline int
+bun_index_heap_blocks(Relation index)
+{
+	BunOptions *options = (BunOptions *) index->rd_options;
+
+	if (options != NULL && options->heap_blocks > 0)
+		return options->heap_blocks;
+	return bun_guc_heap_blocks;
+}
+
+/*
+ * Kinds of insertion.  They differ in what a pass can hope for, so each backs
+ * off by itself.
+ */
+typedef enum BunKind
+{
+	BUN_HINTED,					/* the executor says: UPDATE, key unchanged */
+	BUN_APPEND,					/* nbtree has the rightmost leaf cached */
+	BUN_OTHER
+} BunKind;
+
+#define BUN_NKINDS (BUN_OTHER + 1)
+
+/*
+ * What PostgreSQL's statistics say about dead rows of the table.
+ */
+typedef enum BunEvidence
+{
+	BUN_NONE,
+	BUN_SOME,
+	BUN_PLENTY
+} BunEvidence;
+
+/*
+ * Yield map: where in the heap are dead rows likely?  See yield.c.
+ */
+#define BUN_YIELD_BUCKETS 64
+
+typedef struct BunYieldMap
+{
+	int			shift;			/* bucket = heap block >> shift */
+	BlockNumber highest;		/* highest heap block ever seen */
+	int			passes;			/* since the buckets last drifted */
+	float		prior;			/* yield where nothing is known */
+	float		bucket[BUN_YIELD_BUCKETS];	/* entries freed / examined */
+} BunYieldMap;
+
+/*
+ * Back-off of one kind of insertion; see policy.c.
+ */
+typedef struct BunBackoff
+{
+	uint64		until;			/* tick before which this kind may not ask */
+	int			streak;			/* unpaid passes since the last paid one */
+	int			credit;			/* paid passes lately, less the unpaid ones */
+} BunBackoff;
+
+/*
+ * Counters of one index; see stats.c.
+ */
+typedef struct BunCounters
+{
+	uint64		passes;			/* passes made */
+	uint64		passes_productive;	/* passes that freed something */
+	uint64		declined;		/* insertions that might not ask */
+	uint64		entries_deleted;	/* TIDs that passes deleted */
+	uint64		heap_blocks_visited;	/* heap blocks the table AM was asked
+										 * about */
+	uint64		heap_blocks_all_visible;	/* skipped: nothing dead there */
+	uint64		heap_blocks_not_cached; /* skipped: would have needed I/O */
+	uint64		simple_deletions;	/* TIDs deleted by the LP_DEAD route */
+} BunCounters;
+
+/*
+ * What a backend knows of an index.  Backend-local, so nothing protects it.
+ */
+typedef struct BunIndexState
+{
+	Oid			indexid;		/* hash key; must be first */
+	RelFileNumber heapfile;		/* heap file that the yield map describes */
+	uint64		ticks;			/* insertions so far: policy.c's clock */
+	uint64		next_look;		/* tick at which to look for evidence */
+	BunEvidence evidence;		/* has the table dead rows? */
+	FullTransactionId blocker;	/* deleter of a row that a pass could not free
+								 * because the horizon is held; or invalid */
+	BunBackoff	backoff[BUN_NKINDS];
+	BunYieldMap yield;
+	BunCounters counters;
+} BunIndexState;
+
+/*
+ * TIDs that a fruitless pass looked at, kept to find out why once no lock is
+ * held any more.
+ */
+#define BUN_MAX_SAMPLES 4
+
+/*
+ * What a pass tells policy.c.
+ */
+typedef struct BunOutcome
+{
+	int			visited;		/* heap blocks */
+	int			freed;			/* entries */
+	int			nsamples;
+	ItemPointerData samples[BUN_MAX_SAMPLES];
+} BunOutcome;
+
+/*
+ * An insertion, as far as the pass needs to know it.
+ */
+typedef struct BunInsertion
+{
+	BunIndexState *state;
+	BunKind		kind;
+	bool		may_ask;		/* policy's answer for this insertion */
+	bool		asked;			/* was there a pass? */
+	BunOutcome	outcome;		/* valid only if asked */
+} BunInsertion;
+
+/*
+ * A guarded call of nbtree for an index of ours; see bridge.c.  Lives on the
+ * C stack of the guard.
+ */
+typedef struct BunCall
+{
+	Relation	index;			/* presented as btree during the call */
+	Oid			relam;			/* what rd_rel->relam reads otherwise */
+	BunInsertion *insertion;	/* what is being inserted, or NULL */
+	struct BunCall *outer;		/* guarded call around this one, or NULL */
+} BunCall;
+
+/* bridge.c: innermost guarded call of this backend, NULL outside any */
+extern BunCall *bun_current_call;
+
+/*
+ * Begin a guarded call: present the index.  "call" is the caller's, and must
+ * stay valid until bun_end_call(), which the caller guarantees with
+ * PG_FINALLY.
+ */
+static inline void
+bun_begin_call(BunCall *call, Relation index, BunInsertion *insertion)
+{
+	call->index = index;
+	call->relam = index->rd_rel->relam;
+	call->insertion = insertion;
+	call->outer = bun_current_call;
+	bun_current_call = call;
+	index->rd_rel->relam = BTREE_AM_OID;
+}
+
+/*
+ * End what bun_begin_call() began.
+ */
+static inline void
+bun_end_call(BunCall *call)
+{
+	Assert(bun_current_call == call);
+
+	bun_current_call = call->outer;
+	call->index->rd_rel->relam = call->relam;
+}
+
 /* bridge.c */
 extern void bun_bridge_init(void);
-extern const IndexAmRoutine *bun_nbtree_routine(void);
-extern void bun_present(BunPresented *entry, Relation index);
-extern void bun_unpresent(BunPresented *entry);
 extern IndexBuildResult *bun_build(Relation heap, Relation index,
 								   struct IndexInfo *indexInfo);
 extern void bun_buildempty(Relation index);
@@ -82,15 +257,41 @@ extern IndexBulkDeleteResult *bun_vacuumcleanup(IndexVacuumInfo *info,
 												IndexBulkDeleteResult *stats);
 
 /* insert.c */
+extern void bun_insert_init(void);
 extern bool bun_insert(Relation index, Datum *values, bool *isnull,
 					   ItemPointer heap_tid, Relation heap,
 					   IndexUniqueCheck checkUnique, bool indexUnchanged,
 					   struct IndexInfo *indexInfo);
+extern TransactionId bun_heap_index_delete_tuples(Relation heap,
+												  TM_IndexDeleteOp *delstate);
+
+/* pass.c */
+extern TransactionId bun_pass(Relation heap, BunInsertion *insertion,
+							  TM_IndexDeleteOp *delstate);
+
+/* policy.c */
+extern void bun_policy_start(BunIndexState *state, Relation heap);
+extern void bun_policy_look(BunIndexState *state, Relation heap);
+extern bool bun_policy_hopeful(const BunIndexState *state, BunKind kind);
+extern void bun_policy_learn(BunIndexState *state, BunKind kind,
+							 const BunOutcome *outcome, Relation heap);
+
+/* yield.c */
+extern void bun_yield_reset(BunYieldMap *map);
+extern void bun_yield_cover(BunYieldMap *map, BlockNumber blkno);
+extern float bun_yield_expect(const BunYieldMap *map, BlockNumber blkno);
+extern void bun_yield_learn(BunYieldMap *map, BlockNumber blkno,
+							int examined, int freed);
+extern void bun_yield_drift(BunYieldMap *map);
+
+/* stats.c */
+extern BunIndexState *bun_state(Relation index, Relation heap);
 
 /* options.c */
 extern void bun_options_init(void);
 extern bytea *bun_options(Datum reloptions, bool validate);
-extern BunMode bun_index_mode(Relation index);
-extern int	bun_index_heap_blocks(Relation index);
+
+/* check.c */
+extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
 
 #endif							/* BUNBTREE_H */

@@ -25,14 +25,17 @@
 
 /*
  * Buffer tags are filled by a macro up to 15 and by a function from 16 on,
- * when relfilenodes became relation locators.
+ * when relfilenodes became relation locators and file numbers.
  */
 #if PG_VERSION_NUM < 160000
 #define bun_init_buffer_tag(tag, rel, forknum, blkno) \
 	INIT_BUFFERTAG(*(tag), (rel)->rd_node, forknum, blkno)
+#define bun_file_number(rel)	((rel)->rd_node.relNode)
+typedef Oid RelFileNumber;
 #else
 #define bun_init_buffer_tag(tag, rel, forknum, blkno) \
 	InitBufferTag(tag, &(rel)->rd_locator, forknum, blkno)
+#define bun_file_number(rel)	((rel)->rd_locator.relNumber)
 #endif
 
 /*

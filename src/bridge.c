@@ -33,16 +33,12 @@
 #include "postgres.h"
 
 #include "bunbtree.h"
-#include "compat.h"
 
-#include "catalog/pg_am.h"
 #include "nodes/execnodes.h"
-#include "utils/fmgrprotos.h"
 #include "utils/inval.h"
-#include "utils/memutils.h"
 
 /* Innermost guarded call of this backend, NULL outside any. */
-static BunPresented *presented = NULL;
+BunCall    *bun_current_call = NULL;
 
 static void represent_callback(Datum arg, Oid relid);
 
@@ -56,54 +52,6 @@ bun_bridge_init(void)
 }
 
 /*
- * nbtree's own routine, for the callbacks that we wrap.
- *
- * Fetched once a backend and kept, so that a wrapper costs one pointer
- * dereference more than nbtree.
- */
-const IndexAmRoutine *
-bun_nbtree_routine(void)
-{
-	static const IndexAmRoutine *routine = NULL;
-
-	if (unlikely(routine == NULL))
-	{
-		MemoryContext oldcontext = MemoryContextSwitchTo(TopMemoryContext);
-
-		routine = (const IndexAmRoutine *)
-			DatumGetPointer(DirectFunctionCall1(bthandler, (Datum) 0));
-		MemoryContextSwitchTo(oldcontext);
-	}
-	return routine;
-}
-
-/*
- * Begin to present an index.  "entry" is the caller's, and must stay valid
- * until bun_unpresent(), which the caller guarantees with PG_FINALLY.
- */
-void
-bun_present(BunPresented *entry, Relation index)
-{
-	entry->index = index;
-	entry->relam = index->rd_rel->relam;
-	entry->outer = presented;
-	presented = entry;
-	index->rd_rel->relam = BTREE_AM_OID;
-}
-
-/*
- * End what bun_present() began.
- */
-void
-bun_unpresent(BunPresented *entry)
-{
-	Assert(presented == entry);
-
-	presented = entry->outer;
-	entry->index->rd_rel->relam = entry->relam;
-}
-
-/*
  * Relcache callback: "relid" was invalidated and, where it is in use, rebuilt
  * from the catalogs (InvalidOid: everything was).  No catalog access here;
  * we only write to entries that guarded calls hold open.
@@ -111,10 +59,10 @@ bun_unpresent(BunPresented *entry)
 static void
 represent_callback(Datum arg, Oid relid)
 {
-	for (BunPresented *entry = presented; entry != NULL; entry = entry->outer)
+	for (BunCall *call = bun_current_call; call != NULL; call = call->outer)
 	{
-		if (relid == InvalidOid || relid == RelationGetRelid(entry->index))
-			entry->index->rd_rel->relam = BTREE_AM_OID;
+		if (relid == InvalidOid || relid == RelationGetRelid(call->index))
+			call->index->rd_rel->relam = BTREE_AM_OID;
 	}
 }
 
@@ -125,16 +73,16 @@ IndexBuildResult *
 bun_build(Relation heap, Relation index, IndexInfo *indexInfo)
 {
 	IndexBuildResult *volatile result;
-	BunPresented entry;
+	BunCall		call;
 
-	bun_present(&entry, index);
+	bun_begin_call(&call, index, NULL);
 	PG_TRY();
 	{
-		result = bun_nbtree_routine()->ambuild(heap, index, indexInfo);
+		result = btbuild(heap, index, indexInfo);
 	}
 	PG_FINALLY();
 	{
-		bun_unpresent(&entry);
+		bun_end_call(&call);
 	}
 	PG_END_TRY();
 
@@ -147,16 +95,16 @@ bun_build(Relation heap, Relation index, IndexInfo *indexInfo)
 void
 bun_buildempty(Relation index)
 {
-	BunPresented entry;
+	BunCall		call;
 
-	bun_present(&entry, index);
+	bun_begin_call(&call, index, NULL);
 	PG_TRY();
 	{
-		bun_nbtree_routine()->ambuildempty(index);
+		btbuildempty(index);
 	}
 	PG_FINALLY();
 	{
-		bun_unpresent(&entry);
+		bun_end_call(&call);
 	}
 	PG_END_TRY();
 }
@@ -169,17 +117,16 @@ bun_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 			   IndexBulkDeleteCallback callback, void *callback_state)
 {
 	IndexBulkDeleteResult *volatile result;
-	BunPresented entry;
+	BunCall		call;
 
-	bun_present(&entry, info->index);
+	bun_begin_call(&call, info->index, NULL);
 	PG_TRY();
 	{
-		result = bun_nbtree_routine()->ambulkdelete(info, stats, callback,
-													callback_state);
+		result = btbulkdelete(info, stats, callback, callback_state);
 	}
 	PG_FINALLY();
 	{
-		bun_unpresent(&entry);
+		bun_end_call(&call);
 	}
 	PG_END_TRY();
 
@@ -193,16 +140,16 @@ IndexBulkDeleteResult *
 bun_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
 	IndexBulkDeleteResult *volatile result;
-	BunPresented entry;
+	BunCall		call;
 
-	bun_present(&entry, info->index);
+	bun_begin_call(&call, info->index, NULL);
 	PG_TRY();
 	{
-		result = bun_nbtree_routine()->amvacuumcleanup(info, stats);
+		result = btvacuumcleanup(info, stats);
 	}
 	PG_FINALLY();
 	{
-		bun_unpresent(&entry);
+		bun_end_call(&call);
 	}
 	PG_END_TRY();
 

@@ -16,8 +16,8 @@
 #include "postgres.h"
 
 #include "bunbtree.h"
-#include "compat.h"
 
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 
 PG_MODULE_MAGIC;
@@ -81,12 +81,14 @@ _PG_init(void)
 
 	bun_options_init();
 	bun_bridge_init();
+	bun_insert_init();
 
 	/*
 	 * Copy nbtree's routine rather than write to it: newer servers hand out
 	 * constant storage.
 	 */
-	routine = *bun_nbtree_routine();
+	routine = *(const IndexAmRoutine *)
+		DatumGetPointer(DirectFunctionCall1(bthandler, (Datum) 0));
 
 	/*
 	 * CREATE OPERATOR CLASS insists on this for name_ops, which stores

@@ -7,9 +7,6 @@
  * in the same struct.  A parameter of ours that was not given reads as -1,
  * and the GUC of the same name decides.
  *
- * rd_options is read anew at every insertion, so that ALTER INDEX SET and
- * RESET take effect for the next one: the relcache entry is the only cache.
- *
  * Portions Copyright (c) 2026, bunbtree developers
  *
  * IDENTIFICATION
@@ -20,7 +17,6 @@
 #include "postgres.h"
 
 #include "bunbtree.h"
-#include "compat.h"
 
 static relopt_kind bun_relopt_kind;
 
@@ -87,30 +83,4 @@ bun_options(Datum reloptions, bool validate)
 									  bun_relopt_kind,
 									  sizeof(BunOptions),
 									  tab, lengthof(tab));
-}
-
-/*
- * The mode in force for an index: the storage parameter or else the GUC.
- */
-BunMode
-bun_index_mode(Relation index)
-{
-	BunOptions *options = (BunOptions *) index->rd_options;
-
-	if (options != NULL && options->bottomup != BUN_MODE_UNSET)
-		return (BunMode) options->bottomup;
-	return (BunMode) bun_guc_bottomup;
-}
-
-/*
- * Heap blocks that a pass over a leaf page of this index may visit.
- */
-int
-bun_index_heap_blocks(Relation index)
-{
-	BunOptions *options = (BunOptions *) index->rd_options;
-
-	if (options != NULL && options->heap_blocks > 0)
-		return options->heap_blocks;
-	return bun_guc_heap_blocks;
 }

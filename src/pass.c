@@ -1,0 +1,404 @@
+/*-------------------------------------------------------------------------
+ *
+ * pass.c
+ *		The bottom-up deletion pass over one leaf page.
+ *
+ * Which entries may go is the table AM's verdict, against its own horizon;
+ * this file only chooses which heap blocks to ask about, and when to stop.
+ *
+ * Everything here runs with the leaf page locked exclusively, and interrupts
+ * held for that reason.  So: no ereport below ERROR, no catalog or syscache
+ * access, no memory allocation, no wait for I/O (a block that is not in
+ * shared buffers is skipped), and a limit on time as well as on blocks.
+ *
+ * Portions Copyright (c) 2026, bunbtree developers
+ *
+ * IDENTIFICATION
+ *		src/pass.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "bunbtree.h"
+
+#include "access/visibilitymap.h"
+#include "portability/instr_time.h"
+#include "storage/bufmgr.h"
+
+/* The clock is read once in so many heap blocks. */
+#define CLOCK_INTERVAL 8
+
+/*
+ * Free this much of the page and the pass has done its work: what dies later
+ * is found later, at the same price.
+ */
+#define ENOUGH_FREESPACE (BLCKSZ / 4)
+
+/*
+ * A pass without much hope is a probe: so many heap blocks, so many entries
+ * of each.  It goes on as a full pass as soon as it finds something.
+ */
+#define PROBE_BLOCKS	2
+#define PROBE_ENTRIES	8
+
+/*
+ * Entries for one heap block: a run of sorted[].
+ */
+typedef struct LeafBlock
+{
+	BlockNumber blkno;
+	uint16		first;			/* position in sorted[] */
+	uint16		ntids;			/* entries */
+	uint16		npromising;		/* entries that nbtree thinks promising */
+	uint16		promising;		/* the first of them, counted from "first" */
+} LeafBlock;
+
+/*
+ * What the table AM has said so far.
+ */
+typedef struct Findings
+{
+	int			examined;		/* entries it was asked about */
+	int			freed;			/* entries that may go */
+	int			freespace;		/* bytes that they take on the leaf page */
+	TransactionId horizon;		/* newest conflict horizon */
+} Findings;
+
+/*
+ * Workspace.  Static, because a pass must not allocate.  Passes do not nest:
+ * while a leaf page is locked, no code but the table AM's runs.
+ */
+static uint64 keys[MaxTIDsPerBTreePage];
+static TM_IndexDelete sorted[MaxTIDsPerBTreePage];
+static LeafBlock blocks[MaxTIDsPerBTreePage];
+
+/* sort_uint64(): no comparator calls, no indirection */
+#define ST_SORT sort_uint64
+#define ST_ELEMENT_TYPE uint64
+#define ST_COMPARE(a, b) (*(a) < *(b) ? -1 : *(a) > *(b) ? 1 : 0)
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
+static int	group_by_block(const TM_IndexDeleteOp *delstate);
+static void rank_blocks(BunYieldMap *map, int nblocks);
+static bool is_cached(Relation rel, ForkNumber forknum, BlockNumber blkno);
+static bool is_all_visible(Relation heap, BlockNumber blkno, Buffer *vmbuffer);
+static void visit_run(Relation heap, const TM_IndexDeleteOp *delstate,
+					  int first, int ntids, Findings *findings);
+static bool out_of_time(instr_time start);
+
+/*
+ * Look for deletable entries on a leaf page that is about to split.
+ *
+ * The contract is that of table_index_delete_tuples() for bottom-up callers:
+ * on return "deltids" holds just the entries to delete, all of them marked
+ * knowndeletable in "status"; their number may be zero.  Returns the snapshot
+ * conflict horizon of what is deleted: the newest of the table AM's answers,
+ * which nbtree WAL-logs for standbys.
+ */
+TransactionId
+bun_pass(Relation heap, BunInsertion *insertion, TM_IndexDeleteOp *delstate)
+{
+	BunIndexState *state = insertion->state;
+	BunYieldMap *yield = &state->yield;
+	BunCounters *counters = &state->counters;
+	BunOutcome *outcome = &insertion->outcome;
+	int			budget = bun_index_heap_blocks(delstate->irel);
+	bool		probing = !bun_policy_hopeful(state, insertion->kind);
+	int			nblocks;
+	int			visited = 0;
+	int			ndeletable = 0;
+	Findings	findings = {0, 0, 0, InvalidTransactionId};
+	Buffer		vmbuffer = InvalidBuffer;
+	bool		check_vm;
+	bool		check_cache;
+	instr_time	start;
+
+	INSTR_TIME_SET_CURRENT(start);
+
+	insertion->asked = true;
+	outcome->nsamples = 0;
+
+	nblocks = group_by_block(delstate);
+	bun_yield_cover(yield, blocks[nblocks - 1].blkno);
+	rank_blocks(yield, nblocks);
+
+	/*
+	 * If VACUUM has never found an all-visible block, leave the visibility
+	 * map alone.  A heap smaller than half of shared buffers is taken to be
+	 * cached, since the table AM looks each block up twice by itself.  Local
+	 * buffers make nobody wait.
+	 */
+	check_vm = heap->rd_rel->relallvisible > 0;
+	check_cache = yield->highest >= (BlockNumber) NBuffers / 2 &&
+		!RelationUsesLocalBuffers(heap);
+
+	for (int i = 0; i < nblocks && visited < budget; i++)
+	{
+		const LeafBlock *block = &blocks[(uint16) keys[i]];
+		Findings	before = findings;
+
+		if (check_vm && is_all_visible(heap, block->blkno, &vmbuffer))
+		{
+			counters->heap_blocks_all_visible++;
+			continue;
+		}
+		if (check_cache && !is_cached(heap, MAIN_FORKNUM, block->blkno))
+		{
+			counters->heap_blocks_not_cached++;
+			continue;
+		}
+
+		visited++;
+		if (probing && block->ntids > PROBE_ENTRIES)
+		{
+			/* Begin with a duplicate if there is one: the best guess. */
+			int			skip = Min(block->promising,
+								   block->ntids - PROBE_ENTRIES);
+
+			visit_run(heap, delstate, block->first + skip, PROBE_ENTRIES,
+					  &findings);
+			if (findings.freed > before.freed)
+			{
+				int			rest = skip + PROBE_ENTRIES;
+
+				visit_run(heap, delstate, block->first, skip, &findings);
+				visit_run(heap, delstate, block->first + rest,
+						  block->ntids - rest, &findings);
+			}
+		}
+		else
+			visit_run(heap, delstate, block->first, block->ntids, &findings);
+
+		bun_yield_learn(yield, block->blkno,
+						findings.examined - before.examined,
+						findings.freed - before.freed);
+
+		if (findings.freed > before.freed)
+		{
+			for (int j = block->first; j < block->first + block->ntids; j++)
+			{
+				if (delstate->status[sorted[j].id].knowndeletable)
+					delstate->deltids[ndeletable++] = sorted[j];
+			}
+			probing = false;
+			if (findings.freespace >= ENOUGH_FREESPACE)
+				break;
+		}
+		else if (outcome->nsamples < BUN_MAX_SAMPLES)
+			outcome->samples[outcome->nsamples++] = sorted[block->first].tid;
+
+		if (probing && visited >= PROBE_BLOCKS)
+			break;
+		if (visited % CLOCK_INTERVAL == 0 && out_of_time(start))
+			break;
+	}
+
+	if (BufferIsValid(vmbuffer))
+		ReleaseBuffer(vmbuffer);
+
+	Assert(ndeletable == findings.freed);
+	delstate->ndeltids = ndeletable;
+
+	bun_yield_drift(yield);
+	outcome->visited = visited;
+	outcome->freed = findings.freed;
+	counters->passes++;
+	counters->passes_productive += findings.freed > 0;
+	counters->entries_deleted += findings.freed;
+	counters->heap_blocks_visited += visited;
+
+	return findings.horizon;
+}
+
+/*
+ * Fill sorted[] with the leaf page's TIDs in TID order, and blocks[] with
+ * their heap blocks.  Returns the number of blocks.
+ */
+static int
+group_by_block(const TM_IndexDeleteOp *delstate)
+{
+	int			ntids = delstate->ndeltids;
+	LeafBlock  *block = NULL;
+	int			nblocks = 0;
+
+	/*
+	 * Sort packed keys: block, offset, position in deltids.  Comparing
+	 * ItemPointers through qsort() costs many times as much, and a leaf page
+	 * of posting lists holds over 1,300 of them.
+	 */
+	Assert(ntids <= MaxTIDsPerBTreePage);
+	for (int i = 0; i < ntids; i++)
+	{
+		ItemPointer tid = &delstate->deltids[i].tid;
+
+		keys[i] = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 32) |
+			((uint64) ItemPointerGetOffsetNumberNoCheck(tid) << 16) |
+			(uint64) i;
+	}
+	sort_uint64(keys, ntids);
+
+	for (int i = 0; i < ntids; i++)
+	{
+		BlockNumber blkno = (BlockNumber) (keys[i] >> 32);
+
+		sorted[i] = delstate->deltids[(uint16) keys[i]];
+		if (block == NULL || block->blkno != blkno)
+		{
+			block = &blocks[nblocks++];
+			block->blkno = blkno;
+			block->first = i;
+			block->ntids = 0;
+			block->npromising = 0;
+			block->promising = 0;
+		}
+		if (delstate->status[sorted[i].id].promising &&
+			block->npromising++ == 0)
+			block->promising = block->ntids;
+		block->ntids++;
+	}
+	return nblocks;
+}
+
+/*
+ * Fill keys[] with a ranking of blocks[]: the low 16 bits of each are an index
+ * into it, the block that promises most first.
+ */
+static void
+rank_blocks(BunYieldMap *map, int nblocks)
+{
+	static uint32 seed = 0;
+
+	for (int i = 0; i < nblocks; i++)
+	{
+		LeafBlock  *block = &blocks[i];
+		float		score = bun_yield_expect(map, block->blkno) *
+			(block->ntids + block->npromising);
+		uint32		luck;
+
+		/*
+		 * Blocks of one bucket tie.  Decide by lot, or else every pass over
+		 * this leaf page would visit the same of them.
+		 */
+		seed = seed * 1664525 + 1013904223;
+		luck = seed >> 16;
+
+		/* 1e6: resolves yields far below any that pays, and fits 32 bits */
+		keys[i] = ((uint64) (PG_UINT32_MAX - (uint32) (score * 1000000)) << 32) |
+			(luck << 16) | (uint64) i;
+	}
+	sort_uint64(keys, nblocks);
+}
+
+/*
+ * Is this block in shared buffers, and valid there?  The answer may be out of
+ * date as soon as it is given; the price of a wrong one is a wait for I/O, or
+ * a block that is not visited.
+ *
+ * Takes the buffer mapping partition's lock in share mode for the look-up, as
+ * reading the block would.
+ */
+static bool
+is_cached(Relation rel, ForkNumber forknum, BlockNumber blkno)
+{
+	BufferTag	tag;
+	uint32		hash;
+	LWLock	   *lock;
+	int			bufid;
+	bool		valid = false;
+
+	bun_init_buffer_tag(&tag, rel, forknum, blkno);
+	hash = BufTableHashCode(&tag);
+	lock = BufMappingPartitionLock(hash);
+
+	LWLockAcquire(lock, LW_SHARED);
+	bufid = BufTableLookup(&tag, hash);
+	if (bufid >= 0)
+	{
+		BufferDesc *desc = GetBufferDescriptor(bufid);
+
+		/* In the table but not valid: another backend is reading it in. */
+		valid = (pg_atomic_read_u32(&desc->state) & BM_VALID) != 0;
+	}
+	LWLockRelease(lock);
+
+	return valid;
+}
+
+/*
+ * Does the visibility map say that there is nothing dead in this heap block?
+ *
+ * "*vmbuffer" holds the pin on a map page from one call to the next.  A page
+ * of the map that is not cached stays so: reading it would mean to wait, and
+ * core might even initialize it.
+ */
+static bool
+is_all_visible(Relation heap, BlockNumber blkno, Buffer *vmbuffer)
+{
+	if (!RelationUsesLocalBuffers(heap) &&
+		!visibilitymap_pin_ok(blkno, *vmbuffer) &&
+		!is_cached(heap, VISIBILITYMAP_FORKNUM,
+				   blkno / BUN_HEAP_BLOCKS_PER_VM_PAGE))
+		return false;
+
+	return VM_ALL_VISIBLE(heap, blkno, vmbuffer);
+}
+
+/*
+ * Ask the table AM about the entries sorted[first .. first + ntids - 1], all
+ * of one heap block.
+ *
+ * One call per block keeps the decision when to stop here, and stays within
+ * the documented contract: a bottom-up caller may list any TIDs.  The space
+ * asked for is more than a page has, so that the table AM does not stop half
+ * way.  It shrinks its copy of the array, but leaves all entries in place.
+ */
+static void
+visit_run(Relation heap, const TM_IndexDeleteOp *delstate, int first, int ntids,
+		  Findings *findings)
+{
+	TM_IndexDeleteOp op = *delstate;
+	TransactionId horizon;
+	int			freed = 0;
+
+	if (ntids == 0)
+		return;
+
+	op.bottomupfreespace = BLCKSZ;
+	op.deltids = &sorted[first];
+	op.ndeltids = ntids;
+	horizon = bun_heap_index_delete_tuples(heap, &op);
+
+	for (int i = first; i < first + ntids; i++)
+	{
+		TM_IndexStatus *status = &delstate->status[sorted[i].id];
+
+		if (status->knowndeletable)
+		{
+			freed++;
+			findings->freespace += status->freespace;
+		}
+	}
+	findings->examined += ntids;
+	findings->freed += freed;
+
+	if (freed > 0 && TransactionIdIsValid(horizon) &&
+		(!TransactionIdIsValid(findings->horizon) ||
+		 TransactionIdFollows(horizon, findings->horizon)))
+		findings->horizon = horizon;
+}
+
+/*
+ * Has the pass held the leaf page for as long as it may?
+ */
+static bool
+out_of_time(instr_time start)
+{
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	return INSTR_TIME_GET_MILLISEC(elapsed) >= bun_guc_max_pass_time;
+}
