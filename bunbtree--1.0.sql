@@ -12,11 +12,19 @@ CREATE ACCESS METHOD bunbtree TYPE INDEX HANDLER bunbtree_handler;
 COMMENT ON ACCESS METHOD bunbtree IS
 	'b-tree index access method that deletes dead entries before it splits a page';
 
+--
 -- Operator classes: those of btree, with the same names and defaults.
+--
+-- What the call below creates (the classes that the server comes with) are
+-- members of the extension.  For classes of other extensions or your own, call
+-- the function again when they exist; see its comment in src/opclass.c.
+--
 CREATE FUNCTION bunbtree_mirror_opclasses(types regtype[] DEFAULT NULL)
 RETURNS integer
 AS 'MODULE_PATHNAME'
 LANGUAGE C;
+COMMENT ON FUNCTION bunbtree_mirror_opclasses(regtype[]) IS
+	'create the operator classes that btree has and bunbtree has not';
 REVOKE ALL ON FUNCTION bunbtree_mirror_opclasses(regtype[]) FROM PUBLIC;
 
 SELECT bunbtree_mirror_opclasses();
