@@ -40,3 +40,12 @@ CREATE FUNCTION bunbtree_stats(index regclass,
 	OUT simple_deletions bigint)
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
+
+-- Verification by amcheck, for those whom the owner grants it.
+CREATE FUNCTION bunbtree_check(index regclass,
+	heapallindexed boolean DEFAULT false,
+	parent boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+REVOKE ALL ON FUNCTION bunbtree_check(regclass, boolean, boolean) FROM PUBLIC;

@@ -26,6 +26,12 @@
 #include "compat.h"
 
 /*
+ * What follows is for this library only.  Hidden symbols are reached without
+ * a detour through the global offset table.
+ */
+#pragma GCC visibility push(hidden)
+
+/*
  * Upper bound of heap_blocks.  A leaf page of 8 kB holds at most 1,358 TIDs,
  * so this is more than any pass can use.
  */
@@ -190,62 +196,38 @@ typedef struct BunOutcome
 } BunOutcome;
 
 /*
- * An insertion, as far as the pass needs to know it.
- */
-typedef struct BunInsertion
-{
-	BunIndexState *state;
-	BunKind		kind;
-	bool		may_ask;		/* policy's answer for this insertion */
-	bool		asked;			/* was there a pass? */
-	BunOutcome	outcome;		/* valid only if asked */
-} BunInsertion;
-
-/*
- * A guarded call of nbtree for an index of ours; see bridge.c.  Lives on the
- * C stack of the guard.
+ * A guarded call of nbtree for an index of ours; see bridge.c.  If "heap" is
+ * set, it is an insertion, and a pass may come of it.
  */
 typedef struct BunCall
 {
 	Relation	index;			/* presented as btree during the call */
 	Oid			relam;			/* what rd_rel->relam reads otherwise */
-	BunInsertion *insertion;	/* what is being inserted, or NULL */
-	struct BunCall *outer;		/* guarded call around this one, or NULL */
+	int			nest_level;		/* of the transaction that made the call */
+	Relation	heap;			/* whose table AM is intercepted, or NULL */
+	BunIndexState *state;		/* of the index, if heap is set */
+	BunKind		kind;			/* of the insertion */
+	bool		may_ask;		/* policy's answer for this insertion */
+	bool		asked;			/* was there a pass? */
+	BunOutcome	outcome;		/* of the pass, if there was one */
 } BunCall;
 
-/* bridge.c: innermost guarded call of this backend, NULL outside any */
-extern BunCall *bun_current_call;
-
 /*
- * Begin a guarded call: present the index.  "call" is the caller's, and must
- * stay valid until bun_end_call(), which the caller guarantees with
- * PG_FINALLY.
+ * How deep guarded calls may nest.  Two levels are exotic, more are a support
+ * function that calls itself.
  */
-static inline void
-bun_begin_call(BunCall *call, Relation index, BunInsertion *insertion)
-{
-	call->index = index;
-	call->relam = index->rd_rel->relam;
-	call->insertion = insertion;
-	call->outer = bun_current_call;
-	bun_current_call = call;
-	index->rd_rel->relam = BTREE_AM_OID;
-}
-
-/*
- * End what bun_begin_call() began.
- */
-static inline void
-bun_end_call(BunCall *call)
-{
-	Assert(bun_current_call == call);
-
-	bun_current_call = call->outer;
-	call->index->rd_rel->relam = call->relam;
-}
+#define BUN_MAX_CALLS 16
 
 /* bridge.c */
+extern BunCall bun_calls[BUN_MAX_CALLS];
+extern int	bun_ncalls;
+extern int	bun_nest_level;
+extern const TableAmRoutine *bun_heap_routine;
+extern TableAmRoutine bun_intercepting_routine;
+
 extern void bun_bridge_init(void);
+bun_noreturn extern void bun_calls_too_deep(Relation index);
+extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
 extern IndexBuildResult *bun_build(Relation heap, Relation index,
 								   struct IndexInfo *indexInfo);
 extern void bun_buildempty(Relation index);
@@ -256,18 +238,73 @@ extern IndexBulkDeleteResult *bun_bulkdelete(IndexVacuumInfo *info,
 extern IndexBulkDeleteResult *bun_vacuumcleanup(IndexVacuumInfo *info,
 												IndexBulkDeleteResult *stats);
 
+/*
+ * Begin a guarded call: present the index.  It ends with bun_end_call(), or
+ * when the (sub)transaction aborts.
+ */
+static inline BunCall *
+bun_begin_call(Relation index)
+{
+	BunCall    *call = &bun_calls[bun_ncalls];
+
+	if (unlikely(bun_ncalls == BUN_MAX_CALLS))
+		bun_calls_too_deep(index);
+	bun_ncalls++;
+
+	call->index = index;
+	call->relam = index->rd_rel->relam;
+	call->nest_level = bun_nest_level;
+	call->heap = NULL;
+
+	index->rd_rel->relam = BTREE_AM_OID;
+	return call;
+}
+
+/*
+ * May this table be intercepted?  Not if its AM is not heap, nor if an
+ * insertion into it is going on already: the inner one, which some support
+ * function makes, then goes by nbtree's own rules.
+ */
+static inline bool
+bun_can_intercept(Relation heap)
+{
+	return heap->rd_tableam == bun_heap_routine;
+}
+
+/*
+ * Intercept the heap for a call just begun.
+ */
+static inline void
+bun_intercept(BunCall *call, Relation heap)
+{
+	call->heap = heap;
+	heap->rd_tableam = &bun_intercepting_routine;
+}
+
+/*
+ * End the innermost guarded call.
+ */
+static inline void
+bun_end_call(BunCall *call)
+{
+	Assert(call == &bun_calls[bun_ncalls - 1]);
+
+	if (call->heap != NULL)
+		call->heap->rd_tableam = bun_heap_routine;
+	call->index->rd_rel->relam = call->relam;
+	bun_ncalls--;
+}
+
 /* insert.c */
-extern void bun_insert_init(void);
 extern bool bun_insert(Relation index, Datum *values, bool *isnull,
 					   ItemPointer heap_tid, Relation heap,
 					   IndexUniqueCheck checkUnique, bool indexUnchanged,
 					   struct IndexInfo *indexInfo);
-extern TransactionId bun_heap_index_delete_tuples(Relation heap,
-												  TM_IndexDeleteOp *delstate);
+extern TransactionId bun_index_delete_tuples(BunCall *call,
+											 TM_IndexDeleteOp *delstate);
 
 /* pass.c */
-extern TransactionId bun_pass(Relation heap, BunInsertion *insertion,
-							  TM_IndexDeleteOp *delstate);
+extern TransactionId bun_pass(BunCall *call, TM_IndexDeleteOp *delstate);
 
 /* policy.c */
 extern void bun_policy_start(BunIndexState *state, Relation heap);
@@ -291,7 +328,6 @@ extern BunIndexState *bun_state(Relation index, Relation heap);
 extern void bun_options_init(void);
 extern bytea *bun_options(Datum reloptions, bool validate);
 
-/* check.c */
-extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
+#pragma GCC visibility pop
 
 #endif							/* BUNBTREE_H */

@@ -66,4 +66,14 @@ typedef Oid RelFileNumber;
 #define bun_disable_parallel_build(routine) ((void) 0)
 #endif
 
+/*
+ * Functions that do not return were marked behind their prototype, until 18
+ * put the mark in front.
+ */
+#if PG_VERSION_NUM < 180000
+#define bun_noreturn			__attribute__((noreturn))
+#else
+#define bun_noreturn			pg_noreturn
+#endif
+
 #endif							/* BUNBTREE_COMPAT_H */

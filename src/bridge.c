@@ -3,21 +3,39 @@
  * bridge.c
  *		Makes nbtree and core accept an index of this access method.
  *
- * nbtree's build, insertion and vacuum code, and core code that it calls, ask
- * in places whether "rd_rel->relam" is the OID of btree.  While such code
- * runs for one of our indexes, its relcache entry reads BTREE_AM_OID; we say
- * the index is "presented".  Rules:
+ * Presentation.  nbtree's build, insertion and vacuum code, and core code that
+ * it calls, ask in places whether "rd_rel->relam" is the OID of btree.  While
+ * such code runs for one of our indexes, its relcache entry reads
+ * BTREE_AM_OID; we say that the index is presented.
  *
- * - Presentation lasts for one guarded call and is undone by PG_FINALLY, so
- *	 an error leaves the entry as it was.
- * - A relcache invalidation that arrives in the middle overwrites rd_rel with
- *	 what the catalog says.  That can happen at any lock acquisition (reading
- *	 a TOAST table, waiting for another transaction in a unique check).  Hence
- *	 the stack of presented entries and the relcache callback, which presents
- *	 them again: callbacks run right after the entry has been rebuilt, before
- *	 nbtree gets to look at it.
- * - Guarded calls nest: an operator class's support function may insert into
- *	 another bunbtree index, or even build one.  The stack is strictly LIFO.
+ * Interception.  During an insertion, heap->rd_tableam points to a copy of the
+ * heap AM's routine in which only index_delete_tuples differs.  nbtree calls
+ * that with the leaf page locked and all of its TIDs in hand, just before it
+ * would deduplicate or split.  Only tables of the heap AM are intercepted.
+ * Core recognises them by the address of their routine (heap_getnext() does),
+ * and a table AM that wraps heap's would lose what it adds.  The routine to
+ * restore is a constant, never a variable that a nested swap could have
+ * changed.
+ *
+ * Both last for one guarded call.  Guarded calls nest: an operator class's
+ * support function may insert into another bunbtree index, or even build one.
+ * They form a stack.
+ *
+ * What can happen in the middle:
+ *
+ * - A relcache invalidation.  It can arrive at any lock acquisition, and
+ *	 overwrites rd_rel with what the catalog says.  A relcache callback presents
+ *	 the entries on the stack again: callbacks run right after the entry has
+ *	 been rebuilt, before nbtree gets to look at it.  Rebuilding a heap's entry
+ *	 ends its interception; we lose one pass.
+ *
+ * - An error.  The stack is unwound when the (sub)transaction that made the
+ *	 calls aborts: before the resource owner lets go of the relcache entries,
+ *	 and before another command can run.  PG_TRY in each insertion would do the
+ *	 same, and cost half as much again as all the rest of what we add to
+ *	 btinsert().  (C code that swallows an error without aborting a
+ *	 subtransaction breaks PostgreSQL's rules; what it leaves here lasts until
+ *	 its transaction ends.)
  *
  * No locks are taken here.  The caller of the access method holds a lock on
  * the index already, and an open reference to its relcache entry, so that
@@ -34,13 +52,29 @@
 
 #include "bunbtree.h"
 
+#include "access/relation.h"
+#include "access/xact.h"
 #include "nodes/execnodes.h"
 #include "utils/inval.h"
 
-/* Innermost guarded call of this backend, NULL outside any. */
-BunCall    *bun_current_call = NULL;
+/* Guarded calls of this backend, outermost first. */
+BunCall		bun_calls[BUN_MAX_CALLS];
+int			bun_ncalls = 0;
 
+/* What GetCurrentTransactionNestLevel() would say, at no price. */
+int			bun_nest_level;
+
+/* The heap AM's routine, and our copy of it; set when the library is loaded. */
+const TableAmRoutine *bun_heap_routine;
+TableAmRoutine bun_intercepting_routine;
+
+static void unwind(int nest_level);
 static void represent_callback(Datum arg, Oid relid);
+static void xact_callback(XactEvent event, void *arg);
+static void subxact_callback(SubXactEvent event, SubTransactionId mySubid,
+							 SubTransactionId parentSubid, void *arg);
+static TransactionId intercepted_index_delete_tuples(Relation heap,
+													 TM_IndexDeleteOp *delstate);
 
 /*
  * Called once, when the library is loaded.
@@ -48,7 +82,59 @@ static void represent_callback(Datum arg, Oid relid);
 void
 bun_bridge_init(void)
 {
+	bun_heap_routine = GetHeapamTableAmRoutine();
+	bun_intercepting_routine = *bun_heap_routine;
+	bun_intercepting_routine.index_delete_tuples =
+		intercepted_index_delete_tuples;
+	bun_nest_level = GetCurrentTransactionNestLevel();
+
 	CacheRegisterRelcacheCallback(represent_callback, (Datum) 0);
+	RegisterXactCallback(xact_callback, NULL);
+	RegisterSubXactCallback(subxact_callback, NULL);
+}
+
+/*
+ * Undo the guarded calls made at this transaction nesting level or deeper.
+ */
+static void
+unwind(int nest_level)
+{
+	while (bun_ncalls > 0 &&
+		   bun_calls[bun_ncalls - 1].nest_level >= nest_level)
+		bun_end_call(&bun_calls[bun_ncalls - 1]);
+}
+
+/*
+ * Too many guarded calls inside one another.
+ */
+void
+bun_calls_too_deep(Relation index)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
+			 errmsg("operations on bunbtree indexes nest too deep"),
+			 errdetail("The one on index \"%s\" would be number %d.",
+					   RelationGetRelationName(index), BUN_MAX_CALLS + 1),
+			 errhint("Do not modify tables in functions that support operator classes.")));
+}
+
+/*
+ * The table AM callback that nbtree reaches.
+ *
+ * The leaf page "delstate->iblknum" is locked exclusively.  A call for an index
+ * other than the innermost guarded call's is not ours.
+ */
+static TransactionId
+intercepted_index_delete_tuples(Relation heap, TM_IndexDeleteOp *delstate)
+{
+	if (bun_ncalls > 0)
+	{
+		BunCall    *call = &bun_calls[bun_ncalls - 1];
+
+		if (call->heap != NULL && call->index == delstate->irel)
+			return bun_index_delete_tuples(call, delstate);
+	}
+	return bun_heap_routine->index_delete_tuples(heap, delstate);
 }
 
 /*
@@ -59,11 +145,82 @@ bun_bridge_init(void)
 static void
 represent_callback(Datum arg, Oid relid)
 {
-	for (BunCall *call = bun_current_call; call != NULL; call = call->outer)
+	for (int i = 0; i < bun_ncalls; i++)
 	{
-		if (relid == InvalidOid || relid == RelationGetRelid(call->index))
-			call->index->rd_rel->relam = BTREE_AM_OID;
+		Relation	index = bun_calls[i].index;
+
+		if (relid == InvalidOid || relid == RelationGetRelid(index))
+			index->rd_rel->relam = BTREE_AM_OID;
 	}
+}
+
+/*
+ * End of a transaction: unwind what an error left.
+ */
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PREPARE:
+			unwind(0);
+			bun_nest_level = 1;
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Start or end of a subtransaction, which is current still or already: unwind
+ * the calls made in one that aborts.
+ */
+static void
+subxact_callback(SubXactEvent event, SubTransactionId mySubid,
+				 SubTransactionId parentSubid, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			bun_nest_level = level;
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			bun_nest_level = level - 1;
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			unwind(level);
+			bun_nest_level = level - 1;
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Open an index of ours by OID, with the given lock; for SQL functions, whose
+ * argument can be anything.  Recognised by its callback: relam may read btree
+ * at the moment.
+ */
+Relation
+bun_open_index(Oid indexid, LOCKMODE lockmode)
+{
+	Relation	rel = relation_open(indexid, lockmode);
+
+	if (rel->rd_rel->relkind != RELKIND_INDEX ||
+		rel->rd_indam->aminsert != bun_insert)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a bunbtree index",
+						RelationGetRelationName(rel)),
+				 rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX ?
+				 errhint("Name the index of a partition.") : 0));
+	return rel;
 }
 
 /*
@@ -72,20 +229,11 @@ represent_callback(Datum arg, Oid relid)
 IndexBuildResult *
 bun_build(Relation heap, Relation index, IndexInfo *indexInfo)
 {
-	IndexBuildResult *volatile result;
-	BunCall		call;
+	BunCall    *call = bun_begin_call(index);
+	IndexBuildResult *result;
 
-	bun_begin_call(&call, index, NULL);
-	PG_TRY();
-	{
-		result = btbuild(heap, index, indexInfo);
-	}
-	PG_FINALLY();
-	{
-		bun_end_call(&call);
-	}
-	PG_END_TRY();
-
+	result = btbuild(heap, index, indexInfo);
+	bun_end_call(call);
 	return result;
 }
 
@@ -95,18 +243,10 @@ bun_build(Relation heap, Relation index, IndexInfo *indexInfo)
 void
 bun_buildempty(Relation index)
 {
-	BunCall		call;
+	BunCall    *call = bun_begin_call(index);
 
-	bun_begin_call(&call, index, NULL);
-	PG_TRY();
-	{
-		btbuildempty(index);
-	}
-	PG_FINALLY();
-	{
-		bun_end_call(&call);
-	}
-	PG_END_TRY();
+	btbuildempty(index);
+	bun_end_call(call);
 }
 
 /*
@@ -116,21 +256,11 @@ IndexBulkDeleteResult *
 bun_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 			   IndexBulkDeleteCallback callback, void *callback_state)
 {
-	IndexBulkDeleteResult *volatile result;
-	BunCall		call;
+	BunCall    *call = bun_begin_call(info->index);
 
-	bun_begin_call(&call, info->index, NULL);
-	PG_TRY();
-	{
-		result = btbulkdelete(info, stats, callback, callback_state);
-	}
-	PG_FINALLY();
-	{
-		bun_end_call(&call);
-	}
-	PG_END_TRY();
-
-	return result;
+	stats = btbulkdelete(info, stats, callback, callback_state);
+	bun_end_call(call);
+	return stats;
 }
 
 /*
@@ -139,19 +269,9 @@ bun_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 IndexBulkDeleteResult *
 bun_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
-	IndexBulkDeleteResult *volatile result;
-	BunCall		call;
+	BunCall    *call = bun_begin_call(info->index);
 
-	bun_begin_call(&call, info->index, NULL);
-	PG_TRY();
-	{
-		result = btvacuumcleanup(info, stats);
-	}
-	PG_FINALLY();
-	{
-		bun_end_call(&call);
-	}
-	PG_END_TRY();
-
-	return result;
+	stats = btvacuumcleanup(info, stats);
+	bun_end_call(call);
+	return stats;
 }

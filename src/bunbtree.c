@@ -81,7 +81,6 @@ _PG_init(void)
 
 	bun_options_init();
 	bun_bridge_init();
-	bun_insert_init();
 
 	/*
 	 * Copy nbtree's routine rather than write to it: newer servers hand out

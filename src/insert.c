@@ -3,32 +3,14 @@
  * insert.c
  *		One insertion, from aminsert to nbtree and back.
  *
- * The insertion itself is btinsert()'s.  Around it we
- *
- * - ask policy.c whether this insertion may have a pass, if it turns out
- *	 that its leaf page is full;
- * - present the index (bridge.c);
- * - intercept the table AM's index_delete_tuples, by pointing
- *	 heap->rd_tableam to a copy of the heap AM's routine in which only that
- *	 callback differs.  nbtree calls it with the leaf page locked and all of
- *	 its TIDs in hand, just before it would deduplicate or split.
+ * The insertion itself is btinsert()'s.  We ask policy.c whether it may have a
+ * pass, if it turns out that its leaf page is full, call btinsert() through
+ * the bridge, and tell policy.c what came of it.
  *
  * A pass happens if nbtree is told that the executor's hint was there
  * ("indexUnchanged"), and sometimes although it was told otherwise: on unique
  * indexes, after a duplicate was seen or entries marked LP_DEAD were removed.
  * The callback therefore has to know the answer of policy.c as well.
- *
- * Only tables of the heap AM are intercepted.  Core recognises heap tables by
- * the address of their routine (heap_getnext() does), and a table AM that
- * wraps heap's would lose what it adds; any other table gets nbtree's own
- * behaviour.  The routine to restore is a constant, never a variable that a
- * nested swap could have changed.  A relcache rebuild of the heap in the
- * middle restores the original early; we lose one pass.
- *
- * The callback finds the insertion through bridge.c's stack of guarded calls.
- * Insertions nest when an operator class's support function inserts elsewhere,
- * or even into the same table; a callback for an index other than the
- * innermost call's is not ours.
  *
  * Portions Copyright (c) 2026, bunbtree developers
  *
@@ -43,34 +25,12 @@
 
 #include "nodes/execnodes.h"
 
-/* The heap AM's routine, and our copy of it; set when the library is loaded. */
-static const TableAmRoutine *heap_routine;
-static TableAmRoutine intercepting_routine;
-
-static bool insert_unintercepted(Relation index, Datum *values, bool *isnull,
-								 ItemPointer heap_tid, Relation heap,
-								 IndexUniqueCheck checkUnique,
-								 bool indexUnchanged, IndexInfo *indexInfo);
-static TransactionId intercepted_index_delete_tuples(Relation heap,
-													 TM_IndexDeleteOp *delstate);
-
-/*
- * Called once, when the library is loaded.
- */
-void
-bun_insert_init(void)
-{
-	heap_routine = GetHeapamTableAmRoutine();
-	intercepting_routine = *heap_routine;
-	intercepting_routine.index_delete_tuples = intercepted_index_delete_tuples;
-}
-
 /*
  * aminsert.
  *
- * Locks and errors are nbtree's.  Between any two insertions that may not ask
- * this adds a few dozen instructions to btinsert(), most of them PG_TRY's, so
- * look at what it costs (bench/instructions) before you add to it.
+ * Locks and errors are nbtree's, and ERRCODE_STATEMENT_TOO_COMPLEX.  Run bench/instructions before and after you
+ * add to it: most insertions may not ask, and should cost next to nothing more
+ * than btinsert().
  */
 bool
 bun_insert(Relation index, Datum *values, bool *isnull,
@@ -78,16 +38,19 @@ bun_insert(Relation index, Datum *values, bool *isnull,
 		   IndexUniqueCheck checkUnique, bool indexUnchanged,
 		   IndexInfo *indexInfo)
 {
-	volatile bool result;
+	bool		result;
 	BunIndexState *state;
-	BunMode		mode = bun_index_mode(index);
-	bool		hint;
-	BunInsertion insertion;
-	BunCall		call;
+	BunMode		mode;
+	BunCall    *call;
 
-	if (unlikely(heap->rd_tableam != heap_routine))
-		return insert_unintercepted(index, values, isnull, heap_tid, heap,
-									checkUnique, indexUnchanged, indexInfo);
+	call = bun_begin_call(index);
+	if (unlikely(!bun_can_intercept(heap)))
+	{
+		result = btinsert(index, values, isnull, heap_tid, heap, checkUnique,
+						  indexUnchanged, indexInfo);
+		bun_end_call(call);
+		return result;
+	}
 
 	/* One look-up a statement: nbtree leaves ii_AmCache alone. */
 	if (unlikely(indexInfo->ii_AmCache == NULL))
@@ -97,97 +60,58 @@ bun_insert(Relation index, Datum *values, bool *isnull,
 	if (unlikely(++state->ticks >= state->next_look))
 		bun_policy_look(state, heap);
 
-	insertion.state = state;
-	insertion.asked = false;
-	insertion.kind =
+	call->state = state;
+	call->asked = false;
+	call->may_ask = false;
+	call->kind =
 		indexUnchanged ? BUN_HINTED :
 		RelationGetTargetBlock(index) != InvalidBlockNumber ? BUN_APPEND :
 		BUN_OTHER;
-	insertion.may_ask = mode != BUN_MODE_OFF &&
-		state->ticks >= state->backoff[insertion.kind].until;
 
 	/*
 	 * What nbtree gets to see as the executor's hint.  A hint that was there
 	 * is passed on while backing off, for the sake of deduplication, which
 	 * goes about its work differently without it; the callback then declines.
 	 */
-	hint = mode != BUN_MODE_OFF &&
-		(indexUnchanged || (insertion.may_ask && mode == BUN_MODE_AUTO));
-
-	if (!insertion.may_ask && mode != BUN_MODE_OFF)
+	mode = bun_index_mode(index);
+	if (unlikely(mode == BUN_MODE_OFF))
+		indexUnchanged = false;
+	else if (state->ticks < state->backoff[call->kind].until)
 		state->counters.declined++;
+	else
+	{
+		call->may_ask = true;
+		indexUnchanged |= mode == BUN_MODE_AUTO;
+	}
 
-	bun_begin_call(&call, index, &insertion);
-	PG_TRY();
-	{
-		heap->rd_tableam = &intercepting_routine;
-		result = btinsert(index, values, isnull, heap_tid, heap, checkUnique,
-						  hint, indexInfo);
-	}
-	PG_FINALLY();
-	{
-		heap->rd_tableam = heap_routine;
-		bun_end_call(&call);
-	}
-	PG_END_TRY();
+	bun_intercept(call, heap);
+	result = btinsert(index, values, isnull, heap_tid, heap, checkUnique,
+					  indexUnchanged, indexInfo);
+	bun_end_call(call);
 
 	/* No lock is held any more: time to think about what the pass brought. */
-	if (unlikely(insertion.asked))
-		bun_policy_learn(state, insertion.kind, &insertion.outcome, heap);
+	if (unlikely(call->asked))
+		bun_policy_learn(state, call->kind, &call->outcome, heap);
 
 	return result;
 }
 
 /*
- * An insertion in which nbtree deletes by its own rules: the table's AM is not
- * heap, or an insertion into the same table is going on around this one, and
- * has intercepted its callback already.
- */
-static bool
-insert_unintercepted(Relation index, Datum *values, bool *isnull,
-					 ItemPointer heap_tid, Relation heap,
-					 IndexUniqueCheck checkUnique, bool indexUnchanged,
-					 IndexInfo *indexInfo)
-{
-	volatile bool result;
-	BunCall		call;
-
-	bun_begin_call(&call, index, NULL);
-	PG_TRY();
-	{
-		result = btinsert(index, values, isnull, heap_tid, heap, checkUnique,
-						  indexUnchanged, indexInfo);
-	}
-	PG_FINALLY();
-	{
-		bun_end_call(&call);
-	}
-	PG_END_TRY();
-
-	return result;
-}
-
-/*
- * The table AM callback that nbtree reaches during an insertion of ours.
+ * nbtree asks the table AM, during an insertion of ours, which of a leaf page's
+ * entries may go.
  *
- * The leaf page "delstate->iblknum" is locked exclusively.
+ * Called with the leaf page "delstate->iblknum" locked exclusively.  The
+ * contract is that of table_index_delete_tuples().
  */
-static TransactionId
-intercepted_index_delete_tuples(Relation heap, TM_IndexDeleteOp *delstate)
+TransactionId
+bun_index_delete_tuples(BunCall *call, TM_IndexDeleteOp *delstate)
 {
-	BunCall    *call = bun_current_call;
-	BunInsertion *insertion;
 	TransactionId horizon;
-
-	if (call == NULL || call->index != delstate->irel ||
-		call->insertion == NULL)
-		return heap_routine->index_delete_tuples(heap, delstate);
-	insertion = call->insertion;
 
 	if (delstate->bottomup)
 	{
-		if (insertion->may_ask)
-			return bun_pass(heap, insertion, delstate);
+		if (call->may_ask)
+			return bun_pass(call, delstate);
 
 		/* Nothing to delete: the contract's way to decline. */
 		delstate->ndeltids = 0;
@@ -195,20 +119,11 @@ intercepted_index_delete_tuples(Relation heap, TM_IndexDeleteOp *delstate)
 	}
 
 	/* Simple deletion: nbtree's affair, we only count. */
-	horizon = heap_routine->index_delete_tuples(heap, delstate);
+	horizon = bun_heap_routine->index_delete_tuples(call->heap, delstate);
 	for (int i = 0; i < delstate->ndeltids; i++)
 	{
 		if (delstate->status[delstate->deltids[i].id].knowndeletable)
-			insertion->state->counters.simple_deletions++;
+			call->state->counters.simple_deletions++;
 	}
 	return horizon;
-}
-
-/*
- * The heap AM's own index_delete_tuples, for the pass.
- */
-TransactionId
-bun_heap_index_delete_tuples(Relation heap, TM_IndexDeleteOp *delstate)
-{
-	return heap_routine->index_delete_tuples(heap, delstate);
 }

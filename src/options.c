@@ -67,16 +67,17 @@ bytea *
 bun_options(Datum reloptions, bool validate)
 {
 	static const relopt_parse_elt tab[] = {
-		{"fillfactor", RELOPT_TYPE_INT,
-		offsetof(BunOptions, bt.fillfactor)},
-		{"vacuum_cleanup_index_scale_factor", RELOPT_TYPE_REAL,
-		offsetof(BunOptions, bt.vacuum_cleanup_index_scale_factor)},
-		{"deduplicate_items", RELOPT_TYPE_BOOL,
-		offsetof(BunOptions, bt.deduplicate_items)},
-		{"bottomup", RELOPT_TYPE_ENUM,
-		offsetof(BunOptions, bottomup)},
-		{"heap_blocks", RELOPT_TYPE_INT,
-		offsetof(BunOptions, heap_blocks)}
+		{.optname = "fillfactor", .opttype = RELOPT_TYPE_INT,
+		.offset = offsetof(BunOptions, bt.fillfactor)},
+		{.optname = "vacuum_cleanup_index_scale_factor",
+			.opttype = RELOPT_TYPE_REAL,
+		.offset = offsetof(BunOptions, bt.vacuum_cleanup_index_scale_factor)},
+		{.optname = "deduplicate_items", .opttype = RELOPT_TYPE_BOOL,
+		.offset = offsetof(BunOptions, bt.deduplicate_items)},
+		{.optname = "bottomup", .opttype = RELOPT_TYPE_ENUM,
+		.offset = offsetof(BunOptions, bottomup)},
+		{.optname = "heap_blocks", .opttype = RELOPT_TYPE_INT,
+		.offset = offsetof(BunOptions, heap_blocks)}
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate,

@@ -99,14 +99,15 @@ static bool out_of_time(instr_time start);
  * which nbtree WAL-logs for standbys.
  */
 TransactionId
-bun_pass(Relation heap, BunInsertion *insertion, TM_IndexDeleteOp *delstate)
+bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 {
-	BunIndexState *state = insertion->state;
+	Relation	heap = call->heap;
+	BunIndexState *state = call->state;
 	BunYieldMap *yield = &state->yield;
 	BunCounters *counters = &state->counters;
-	BunOutcome *outcome = &insertion->outcome;
+	BunOutcome *outcome = &call->outcome;
 	int			budget = bun_index_heap_blocks(delstate->irel);
-	bool		probing = !bun_policy_hopeful(state, insertion->kind);
+	bool		probing = !bun_policy_hopeful(state, call->kind);
 	int			nblocks;
 	int			visited = 0;
 	int			ndeletable = 0;
@@ -118,7 +119,7 @@ bun_pass(Relation heap, BunInsertion *insertion, TM_IndexDeleteOp *delstate)
 
 	INSTR_TIME_SET_CURRENT(start);
 
-	insertion->asked = true;
+	call->asked = true;
 	outcome->nsamples = 0;
 
 	nblocks = group_by_block(delstate);
@@ -369,7 +370,7 @@ visit_run(Relation heap, const TM_IndexDeleteOp *delstate, int first, int ntids,
 	op.bottomupfreespace = BLCKSZ;
 	op.deltids = &sorted[first];
 	op.ndeltids = ntids;
-	horizon = bun_heap_index_delete_tuples(heap, &op);
+	horizon = bun_heap_routine->index_delete_tuples(heap, &op);
 
 	for (int i = first; i < first + ntids; i++)
 	{
