@@ -1,13 +1,21 @@
 -- Workload for bench/demo: a table keeps its size while its rows change.
 --
--- psql variables: rows, workload (oldest | random), am, options
+-- psql variables: rows, workload (oldest | random), am, options, grown (is the
+-- index there before the rows are, so that its pages are as full as insertions
+-- leave them, not as CREATE INDEX packs them?)
 --
 -- Every look-up goes through a plain btree on id, whatever is under test.
 
 CREATE TABLE churn (id bigint NOT NULL, k uuid NOT NULL);
+\if :grown
+	CREATE INDEX churn_k ON churn USING :am (k) :options;
+\endif
 INSERT INTO churn SELECT i, md5(i::text)::uuid FROM generate_series(1, :rows) i;
 CREATE INDEX churn_id ON churn USING btree (id);
-CREATE INDEX churn_k ON churn USING :am (k) :options;
+\if :grown
+\else
+	CREATE INDEX churn_k ON churn USING :am (k) :options;
+\endif
 ANALYZE churn;
 
 -- Delete the oldest row, insert a new one; n times.
