@@ -1,8 +1,67 @@
-MODULE_big = bunbtree
-OBJS = src/bunbtree.o src/bridge.o src/insert.o src/options.o src/opclass.o src/pass.o src/policy.o src/yield.o src/stats.o src/check.o
+# Makefile for bunbtree
+#
+#   make, make install      build against the server that PG_CONFIG names
+#   make installcheck       test against a running server of that installation
+#   make test, make demo    scripts that install what they need themselves
+#
+# The last two work where there is nothing but make, so PGXS, which needs a
+# pg_config, is only asked for the others.
+
 EXTENSION = bunbtree
-DATA = bunbtree--1.0.sql
+MODULE_big = bunbtree
+OBJS = \
+	src/bridge.o \
+	src/bunbtree.o \
+	src/check.o \
+	src/insert.o \
+	src/opclass.o \
+	src/options.o \
+	src/pass.o \
+	src/policy.o \
+	src/stats.o \
+	src/yield.o
+
+# The version stands in bunbtree.control.
+DATA = $(wildcard bunbtree--*.sql)
+
+# Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
+REGRESS = opclass types
+ISOLATION =
+TAP_TESTS = $(if $(wildcard t/*.pl),1)
+
+# The tests that "make test" runs once more under debug_discard_caches = 1,
+# which makes them about a hundred times slower.
+REGRESS_DISCARD = $(REGRESS)
+
 PG_CPPFLAGS = -I$(srcdir)/include
+
+SCRIPT_GOALS = demo test
+
+ifneq ($(filter-out $(SCRIPT_GOALS),$(or $(MAKECMDGOALS),all)),)
+
 PG_CONFIG ?= pg_config
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq ($(wildcard $(PGXS)),)
+define no_pgxs
+
+"$(PG_CONFIG)" does not lead to a PostgreSQL server's development files.
+Name the server's own pg_config (make PG_CONFIG=/path/to/bin/pg_config),
+install the files (Debian: postgresql-server-dev-NN), or let "make demo" or
+"make test" install what is missing
+endef
+$(error $(no_pgxs))
+endif
 include $(PGXS)
+
+# Servers are commonly configured without --enable-depend.
+$(OBJS) $(OBJS:.o=.bc): $(wildcard include/*.h)
+
+endif
+
+.PHONY: $(SCRIPT_GOALS)
+
+demo:
+	@bench/demo
+
+test:
+	@.ci/test
