@@ -129,7 +129,7 @@ typedef enum BunEvidence
 typedef struct BunYieldMap
 {
 	int			shift;			/* bucket = heap block >> shift */
-	BlockNumber highest;		/* highest heap block ever seen */
+	BlockNumber highest;		/* highest heap block ever asked about */
 	int			passes;			/* since the buckets last drifted */
 	float		prior;			/* yield where nothing is known */
 	float		bucket[BUN_YIELD_BUCKETS];	/* entries freed / examined */
@@ -220,7 +220,7 @@ typedef struct BunCall
 
 /* bridge.c */
 extern BunCall bun_calls[BUN_MAX_CALLS];
-extern int	bun_ncalls;
+extern BunCall *bun_next_call;
 extern int	bun_nest_level;
 extern const TableAmRoutine *bun_heap_routine;
 extern TableAmRoutine bun_intercepting_routine;
@@ -245,11 +245,11 @@ extern IndexBulkDeleteResult *bun_vacuumcleanup(IndexVacuumInfo *info,
 static inline BunCall *
 bun_begin_call(Relation index)
 {
-	BunCall    *call = &bun_calls[bun_ncalls];
+	BunCall    *call = bun_next_call;
 
-	if (unlikely(bun_ncalls == BUN_MAX_CALLS))
+	if (unlikely(call == &bun_calls[BUN_MAX_CALLS]))
 		bun_calls_too_deep(index);
-	bun_ncalls++;
+	bun_next_call = call + 1;
 
 	call->index = index;
 	call->relam = index->rd_rel->relam;
@@ -287,12 +287,12 @@ bun_intercept(BunCall *call, Relation heap)
 static inline void
 bun_end_call(BunCall *call)
 {
-	Assert(call == &bun_calls[bun_ncalls - 1]);
+	Assert(call + 1 == bun_next_call);
 
 	if (call->heap != NULL)
 		call->heap->rd_tableam = bun_heap_routine;
 	call->index->rd_rel->relam = call->relam;
-	bun_ncalls--;
+	bun_next_call = call;
 }
 
 /* insert.c */
@@ -315,8 +315,7 @@ extern void bun_policy_learn(BunIndexState *state, BunKind kind,
 
 /* yield.c */
 extern void bun_yield_reset(BunYieldMap *map);
-extern void bun_yield_cover(BunYieldMap *map, BlockNumber blkno);
-extern float bun_yield_expect(const BunYieldMap *map, BlockNumber blkno);
+extern float bun_yield_expect(BunYieldMap *map, BlockNumber blkno);
 extern void bun_yield_learn(BunYieldMap *map, BlockNumber blkno,
 							int examined, int freed);
 extern void bun_yield_drift(BunYieldMap *map);

@@ -57,9 +57,9 @@
 #include "nodes/execnodes.h"
 #include "utils/inval.h"
 
-/* Guarded calls of this backend, outermost first. */
+/* Guarded calls of this backend, outermost first, and where the next goes. */
 BunCall		bun_calls[BUN_MAX_CALLS];
-int			bun_ncalls = 0;
+BunCall    *bun_next_call = bun_calls;
 
 /* What GetCurrentTransactionNestLevel() would say, at no price. */
 int			bun_nest_level;
@@ -99,9 +99,9 @@ bun_bridge_init(void)
 static void
 unwind(int nest_level)
 {
-	while (bun_ncalls > 0 &&
-		   bun_calls[bun_ncalls - 1].nest_level >= nest_level)
-		bun_end_call(&bun_calls[bun_ncalls - 1]);
+	while (bun_next_call > bun_calls &&
+		   bun_next_call[-1].nest_level >= nest_level)
+		bun_end_call(bun_next_call - 1);
 }
 
 /*
@@ -127,9 +127,9 @@ bun_calls_too_deep(Relation index)
 static TransactionId
 intercepted_index_delete_tuples(Relation heap, TM_IndexDeleteOp *delstate)
 {
-	if (bun_ncalls > 0)
+	if (bun_next_call > bun_calls)
 	{
-		BunCall    *call = &bun_calls[bun_ncalls - 1];
+		BunCall    *call = bun_next_call - 1;
 
 		if (call->heap != NULL && call->index == delstate->irel)
 			return bun_index_delete_tuples(call, delstate);
@@ -145,9 +145,9 @@ intercepted_index_delete_tuples(Relation heap, TM_IndexDeleteOp *delstate)
 static void
 represent_callback(Datum arg, Oid relid)
 {
-	for (int i = 0; i < bun_ncalls; i++)
+	for (BunCall *call = bun_calls; call < bun_next_call; call++)
 	{
-		Relation	index = bun_calls[i].index;
+		Relation	index = call->index;
 
 		if (relid == InvalidOid || relid == RelationGetRelid(index))
 			index->rd_rel->relam = BTREE_AM_OID;

@@ -69,20 +69,21 @@ typedef struct Findings
  * Workspace.  Static, because a pass must not allocate.  Passes do not nest:
  * while a leaf page is locked, no code but the table AM's runs.
  */
-static uint64 keys[MaxTIDsPerBTreePage];
-static TM_IndexDelete sorted[MaxTIDsPerBTreePage];
+static TM_IndexDelete sorted[MaxTIDsPerBTreePage];	/* grouped by block */
 static LeafBlock blocks[MaxTIDsPerBTreePage];
+static uint16 owner[MaxTIDsPerBTreePage];	/* of each TID, in blocks[] */
+static uint64 ranking[MaxTIDsPerBTreePage]; /* heap of scores, see below */
 
-/* sort_uint64(): no comparator calls, no indirection */
-#define ST_SORT sort_uint64
-#define ST_ELEMENT_TYPE uint64
-#define ST_COMPARE(a, b) (*(a) < *(b) ? -1 : *(a) > *(b) ? 1 : 0)
-#define ST_SCOPE static
-#define ST_DEFINE
-#include "lib/sort_template.h"
+/* Hash table of blocks[], three times as large as it can get full. */
+#define BLOCK_HASH_BITS	12
+#define NO_BLOCK		PG_UINT16_MAX
+static uint16 block_hash[1 << BLOCK_HASH_BITS];
 
 static int	group_by_block(const TM_IndexDeleteOp *delstate);
+static int	find_block(BlockNumber blkno, int *nblocks);
 static void rank_blocks(BunYieldMap *map, int nblocks);
+static LeafBlock *next_block(int *nranked);
+static void sift_down(int nranked, int at);
 static bool is_cached(Relation rel, ForkNumber forknum, BlockNumber blkno);
 static bool is_all_visible(Relation heap, BlockNumber blkno, Buffer *vmbuffer);
 static void visit_run(Relation heap, const TM_IndexDeleteOp *delstate,
@@ -123,7 +124,6 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	outcome->nsamples = 0;
 
 	nblocks = group_by_block(delstate);
-	bun_yield_cover(yield, blocks[nblocks - 1].blkno);
 	rank_blocks(yield, nblocks);
 
 	/*
@@ -136,9 +136,9 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	check_cache = yield->highest >= (BlockNumber) NBuffers / 2 &&
 		!RelationUsesLocalBuffers(heap);
 
-	for (int i = 0; i < nblocks && visited < budget; i++)
+	while (nblocks > 0 && visited < budget)
 	{
-		const LeafBlock *block = &blocks[(uint16) keys[i]];
+		const LeafBlock *block = next_block(&nblocks);
 		Findings	before = findings;
 
 		if (check_vm && is_all_visible(heap, block->blkno, &vmbuffer))
@@ -215,66 +215,95 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 }
 
 /*
- * Fill sorted[] with the leaf page's TIDs in TID order, and blocks[] with
- * their heap blocks.  Returns the number of blocks.
+ * Fill blocks[] with the heap blocks that the leaf page points to, and sorted[]
+ * with its TIDs, those of a block together.  Returns the number of blocks.
+ *
+ * Nobody needs the TIDs in order: the table AM sorts those of a block by
+ * itself.  So they are distributed, not sorted; a leaf page of posting lists
+ * has over 1,300, and sorting them would take as long as all the rest of a
+ * pass.
  */
 static int
 group_by_block(const TM_IndexDeleteOp *delstate)
 {
 	int			ntids = delstate->ndeltids;
-	LeafBlock  *block = NULL;
 	int			nblocks = 0;
+	int			first = 0;
+	int			b = 0;
 
-	/*
-	 * Sort packed keys: block, offset, position in deltids.  Comparing
-	 * ItemPointers through qsort() costs many times as much, and a leaf page
-	 * of posting lists holds over 1,300 of them.
-	 */
-	Assert(ntids <= MaxTIDsPerBTreePage);
+	Assert(ntids > 0 && ntids <= MaxTIDsPerBTreePage);
+
+	memset(block_hash, 0xff, sizeof(block_hash));	/* NO_BLOCK */
 	for (int i = 0; i < ntids; i++)
 	{
 		ItemPointer tid = &delstate->deltids[i].tid;
+		BlockNumber blkno = ItemPointerGetBlockNumberNoCheck(tid);
 
-		keys[i] = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 32) |
-			((uint64) ItemPointerGetOffsetNumberNoCheck(tid) << 16) |
-			(uint64) i;
+		/* Neighbours in the index are often neighbours in the heap. */
+		if (i == 0 || blocks[b].blkno != blkno)
+			b = find_block(blkno, &nblocks);
+		owner[i] = b;
+		blocks[b].ntids++;
 	}
-	sort_uint64(keys, ntids);
+
+	for (b = 0; b < nblocks; b++)
+	{
+		blocks[b].first = first;
+		first += blocks[b].ntids;
+		blocks[b].ntids = 0;
+	}
 
 	for (int i = 0; i < ntids; i++)
 	{
-		BlockNumber blkno = (BlockNumber) (keys[i] >> 32);
+		LeafBlock  *block = &blocks[owner[i]];
 
-		sorted[i] = delstate->deltids[(uint16) keys[i]];
-		if (block == NULL || block->blkno != blkno)
-		{
-			block = &blocks[nblocks++];
-			block->blkno = blkno;
-			block->first = i;
-			block->ntids = 0;
-			block->npromising = 0;
-			block->promising = 0;
-		}
-		if (delstate->status[sorted[i].id].promising &&
+		if (delstate->status[delstate->deltids[i].id].promising &&
 			block->npromising++ == 0)
 			block->promising = block->ntids;
-		block->ntids++;
+		sorted[block->first + block->ntids++] = delstate->deltids[i];
 	}
 	return nblocks;
 }
 
 /*
- * Fill keys[] with a ranking of blocks[]: the low 16 bits of each are an index
- * into it, the block that promises most first.
+ * Position in blocks[] of a heap block, which is added if it is new.
+ */
+static int
+find_block(BlockNumber blkno, int *nblocks)
+{
+	/* Fibonacci hashing (Knuth): 2^32 divided by the golden ratio */
+	uint32		slot = (blkno * 2654435769U) >> (32 - BLOCK_HASH_BITS);
+	LeafBlock  *block;
+
+	while (block_hash[slot] != NO_BLOCK)
+	{
+		if (blocks[block_hash[slot]].blkno == blkno)
+			return block_hash[slot];
+		slot = (slot + 1) % lengthof(block_hash);
+	}
+
+	block_hash[slot] = *nblocks;
+	block = &blocks[*nblocks];
+	block->blkno = blkno;
+	block->ntids = 0;
+	block->npromising = 0;
+	block->promising = 0;
+	return (*nblocks)++;
+}
+
+/*
+ * Rank blocks[] by what they promise.  ranking[] becomes a heap (of the sort
+ * that data structures are) with the best on top, since few passes need more
+ * than a part of the order.
  */
 static void
 rank_blocks(BunYieldMap *map, int nblocks)
 {
 	static uint32 seed = 0;
 
-	for (int i = 0; i < nblocks; i++)
+	for (int b = 0; b < nblocks; b++)
 	{
-		LeafBlock  *block = &blocks[i];
+		LeafBlock  *block = &blocks[b];
 		float		score = bun_yield_expect(map, block->blkno) *
 			(block->ntids + block->npromising);
 		uint32		luck;
@@ -287,10 +316,45 @@ rank_blocks(BunYieldMap *map, int nblocks)
 		luck = seed >> 16;
 
 		/* 1e6: resolves yields far below any that pays, and fits 32 bits */
-		keys[i] = ((uint64) (PG_UINT32_MAX - (uint32) (score * 1000000)) << 32) |
-			(luck << 16) | (uint64) i;
+		ranking[b] = ((uint64) (score * 1000000) << 32) |
+			(luck << 16) | (uint64) b;
 	}
-	sort_uint64(keys, nblocks);
+	for (int b = nblocks / 2 - 1; b >= 0; b--)
+		sift_down(nblocks, b);
+}
+
+/*
+ * Take the most promising block off the ranking.
+ */
+static LeafBlock *
+next_block(int *nranked)
+{
+	uint64		best = ranking[0];
+
+	ranking[0] = ranking[--(*nranked)];
+	sift_down(*nranked, 0);
+	return &blocks[(uint16) best];
+}
+
+/*
+ * Restore the heap property of ranking[] below position "at".
+ */
+static void
+sift_down(int nranked, int at)
+{
+	uint64		score = ranking[at];
+	int			child;
+
+	while ((child = 2 * at + 1) < nranked)
+	{
+		if (child + 1 < nranked && ranking[child + 1] > ranking[child])
+			child++;
+		if (ranking[child] <= score)
+			break;
+		ranking[at] = ranking[child];
+		at = child;
+	}
+	ranking[at] = score;
 }
 
 /*

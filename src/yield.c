@@ -52,14 +52,13 @@ bun_yield_reset(BunYieldMap *map)
 }
 
 /*
- * Make the map reach at least this heap block.  When the heap has outgrown
- * it, neighbouring buckets merge until the block fits in.
+ * Bucket of a heap block.  When the heap has outgrown the map, neighbouring
+ * buckets merge until the block fits in.
  */
-void
-bun_yield_cover(BunYieldMap *map, BlockNumber blkno)
+static inline float *
+bucket_of(BunYieldMap *map, BlockNumber blkno)
 {
-	map->highest = Max(map->highest, blkno);
-	while ((blkno >> map->shift) >= BUN_YIELD_BUCKETS)
+	while (unlikely((blkno >> map->shift) >= BUN_YIELD_BUCKETS))
 	{
 		for (int i = 0; i < BUN_YIELD_BUCKETS / 2; i++)
 			map->bucket[i] = (map->bucket[2 * i] +
@@ -68,17 +67,18 @@ bun_yield_cover(BunYieldMap *map, BlockNumber blkno)
 			map->bucket[i] = map->prior;
 		map->shift++;
 	}
+	return &map->bucket[blkno >> map->shift];
 }
 
 /*
  * Share of a leaf page's entries for this heap block that a visit is
- * expected to free.  The map must cover the block.
+ * expected to free.
  */
 float
-bun_yield_expect(const BunYieldMap *map, BlockNumber blkno)
+bun_yield_expect(BunYieldMap *map, BlockNumber blkno)
 {
-	Assert((blkno >> map->shift) < BUN_YIELD_BUCKETS);
-	return map->bucket[blkno >> map->shift];
+	map->highest = Max(map->highest, blkno);
+	return *bucket_of(map, blkno);
 }
 
 /*
@@ -87,9 +87,8 @@ bun_yield_expect(const BunYieldMap *map, BlockNumber blkno)
 void
 bun_yield_learn(BunYieldMap *map, BlockNumber blkno, int examined, int freed)
 {
-	float	   *bucket = &map->bucket[blkno >> map->shift];
+	float	   *bucket = bucket_of(map, blkno);
 
-	Assert((blkno >> map->shift) < BUN_YIELD_BUCKETS);
 	*bucket += ((float) freed - *bucket * examined) / (examined + INERTIA);
 }
 
