@@ -25,8 +25,8 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = opclass types
-ISOLATION =
+REGRESS = setup opclass types options kinds scan maintenance churn faults
+ISOLATION = unique_wait two_writers held_snapshot invalidation
 TAP_TESTS = $(if $(wildcard t/*.pl),1)
 
 # The tests that "make test" runs once more under debug_discard_caches = 1,

@@ -152,7 +152,9 @@ typedef struct BunCounters
 {
 	uint64		passes;			/* passes made */
 	uint64		passes_productive;	/* passes that freed something */
-	uint64		declined;		/* insertions that might not ask */
+	uint64		declined;		/* insertions that might not ask: kept waiting
+								 * by back-off, or stopped by "off" when
+								 * nbtree would have had a pass */
 	uint64		entries_deleted;	/* TIDs that passes deleted */
 	uint64		heap_blocks_visited;	/* heap blocks the table AM was asked
 										 * about */

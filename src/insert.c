@@ -113,6 +113,10 @@ bun_index_delete_tuples(BunCall *call, TM_IndexDeleteOp *delstate)
 		if (call->may_ask)
 			return bun_pass(call, delstate);
 
+		/* With "off" in force, only insertions that get here were declined. */
+		if (bun_index_mode(call->index) == BUN_MODE_OFF)
+			call->state->counters.declined++;
+
 		/* Nothing to delete: the contract's way to decline. */
 		delstate->ndeltids = 0;
 		return InvalidTransactionId;

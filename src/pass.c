@@ -26,7 +26,7 @@
 #include "portability/instr_time.h"
 #include "storage/bufmgr.h"
 
-/* The clock is read once in so many heap blocks. */
+/* The clock is read once in so many heap blocks, visited or skipped. */
 #define CLOCK_INTERVAL 8
 
 /*
@@ -36,11 +36,13 @@
 #define ENOUGH_FREESPACE (BLCKSZ / 4)
 
 /*
- * A pass without much hope is a probe: so many heap blocks, so many entries
- * of each.  It goes on as a full pass as soon as it finds something.
+ * A pass without much hope is a probe: it considers so many heap blocks, visits
+ * so many of them, and asks for so many entries of each.  It goes on as a full
+ * pass as soon as it finds something.
  */
-#define PROBE_BLOCKS	2
-#define PROBE_ENTRIES	8
+#define PROBE_CONSIDERED	16
+#define PROBE_VISITED		2
+#define PROBE_ENTRIES		8
 
 /*
  * Entries for one heap block: a run of sorted[].
@@ -110,6 +112,7 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	int			budget = bun_index_heap_blocks(delstate->irel);
 	bool		probing = !bun_policy_hopeful(state, call->kind);
 	int			nblocks;
+	int			considered = 0;
 	int			visited = 0;
 	int			ndeletable = 0;
 	Findings	findings = {0, 0, 0, InvalidTransactionId};
@@ -140,6 +143,11 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	{
 		const LeafBlock *block = next_block(&nblocks);
 		Findings	before = findings;
+
+		if (probing && considered >= PROBE_CONSIDERED)
+			break;
+		if (++considered % CLOCK_INTERVAL == 0 && out_of_time(start))
+			break;
 
 		if (check_vm && is_all_visible(heap, block->blkno, &vmbuffer))
 		{
@@ -191,9 +199,7 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 		else if (outcome->nsamples < BUN_MAX_SAMPLES)
 			outcome->samples[outcome->nsamples++] = sorted[block->first].tid;
 
-		if (probing && visited >= PROBE_BLOCKS)
-			break;
-		if (visited % CLOCK_INTERVAL == 0 && out_of_time(start))
+		if (probing && visited >= PROBE_VISITED)
 			break;
 	}
 
