@@ -36,6 +36,13 @@
 #define ENOUGH_FREESPACE (BLCKSZ / 4)
 
 /*
+ * Once nbtree's own target is met (a sixteenth of the page, or room for the
+ * new entry), so many heap blocks in a row that free nothing end the pass:
+ * those that promised much have been visited.
+ */
+#define MAX_FRUITLESS 8
+
+/*
  * A pass without much hope is a probe: it considers so many heap blocks, visits
  * so many of them, and asks for so many entries of each.  It goes on as a full
  * pass as soon as it finds something.
@@ -114,6 +121,7 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	int			nblocks;
 	int			considered = 0;
 	int			visited = 0;
+	int			fruitless = 0;	/* visits since the last that freed something */
 	int			ndeletable = 0;
 	Findings	findings = {0, 0, 0, InvalidTransactionId};
 	Buffer		vmbuffer = InvalidBuffer;
@@ -193,11 +201,19 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 					delstate->deltids[ndeletable++] = sorted[j];
 			}
 			probing = false;
+			fruitless = 0;
 			if (findings.freespace >= ENOUGH_FREESPACE)
 				break;
 		}
-		else if (outcome->nsamples < BUN_MAX_SAMPLES)
-			outcome->samples[outcome->nsamples++] = sorted[block->first].tid;
+		else
+		{
+			if (outcome->nsamples < BUN_MAX_SAMPLES)
+				outcome->samples[outcome->nsamples++] =
+					sorted[block->first].tid;
+			if (++fruitless >= MAX_FRUITLESS &&
+				findings.freespace >= delstate->bottomupfreespace)
+				break;
+		}
 
 		if (probing && visited >= PROBE_VISITED)
 			break;
