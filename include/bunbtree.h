@@ -67,6 +67,7 @@ typedef struct BunOptions
 /* bunbtree.c: GUCs */
 extern int	bun_guc_bottomup;
 extern int	bun_guc_heap_blocks;
+extern int	bun_guc_read_blocks;
 extern double bun_guc_max_pass_time;
 
 /*
@@ -206,6 +207,7 @@ typedef struct BunCall
 	Relation	index;			/* presented as btree during the call */
 	Oid			relam;			/* what rd_rel->relam reads otherwise */
 	int			nest_level;		/* of the transaction that made the call */
+	bool		reload;			/* must the relcache entry be rebuilt? */
 	Relation	heap;			/* whose table AM is intercepted, or NULL */
 	BunIndexState *state;		/* of the index, if heap is set */
 	BunKind		kind;			/* of the insertion */
@@ -229,6 +231,7 @@ extern TableAmRoutine bun_intercepting_routine;
 
 extern void bun_bridge_init(void);
 bun_noreturn extern void bun_calls_too_deep(Relation index);
+extern void bun_end_call_slow(BunCall *call);
 extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
 extern IndexBuildResult *bun_build(Relation heap, Relation index,
 								   struct IndexInfo *indexInfo);
@@ -256,6 +259,7 @@ bun_begin_call(Relation index)
 	call->index = index;
 	call->relam = index->rd_rel->relam;
 	call->nest_level = bun_nest_level;
+	call->reload = false;
 	call->heap = NULL;
 
 	index->rd_rel->relam = BTREE_AM_OID;
@@ -284,12 +288,16 @@ bun_intercept(BunCall *call, Relation heap)
 }
 
 /*
- * End the innermost guarded call.
+ * End a guarded call, and those inside it that C code which swallowed an error
+ * has left.
  */
 static inline void
 bun_end_call(BunCall *call)
 {
-	Assert(call + 1 == bun_next_call);
+	while (unlikely(call + 1 < bun_next_call))
+		bun_end_call_slow(bun_next_call - 1);
+	if (unlikely(call->reload))
+		call->index->rd_isvalid = false;
 
 	if (call->heap != NULL)
 		call->heap->rd_tableam = bun_heap_routine;

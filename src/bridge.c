@@ -26,16 +26,19 @@
  * - A relcache invalidation.  It can arrive at any lock acquisition, and
  *	 overwrites rd_rel with what the catalog says.  A relcache callback presents
  *	 the entries on the stack again: callbacks run right after the entry has
- *	 been rebuilt, before nbtree gets to look at it.  Rebuilding a heap's entry
- *	 ends its interception; we lose one pass.
+ *	 been rebuilt, before nbtree gets to look at it.  While a subtransaction
+ *	 aborts, entries are only marked invalid, to be rebuilt, without a callback,
+ *	 when somebody opens them; then we put the mark off until the call ends.
+ *	 Rebuilding a heap's entry ends its interception; we lose one pass.
  *
  * - An error.  The stack is unwound when the (sub)transaction that made the
  *	 calls aborts: before the resource owner lets go of the relcache entries,
  *	 and before another command can run.  PG_TRY in each insertion would do the
  *	 same, and cost half as much again as all the rest of what we add to
  *	 btinsert().  (C code that swallows an error without aborting a
- *	 subtransaction breaks PostgreSQL's rules; what it leaves here lasts until
- *	 its transaction ends.)
+ *	 subtransaction breaks PostgreSQL's rules: the relcache entries are closed
+ *	 at the end of the statement, whoever still points to them.  If it goes on
+ *	 to the end of an outer guarded call, that one cleans up.)
  *
  * No locks are taken here.  The caller of the access method holds a lock on
  * the index already, and an open reference to its relcache entry, so that
@@ -105,6 +108,15 @@ unwind(int nest_level)
 }
 
 /*
+ * bun_end_call() for calls that should have ended by themselves.
+ */
+void
+bun_end_call_slow(BunCall *call)
+{
+	bun_end_call(call);
+}
+
+/*
  * Too many guarded calls inside one another.
  */
 void
@@ -149,8 +161,19 @@ represent_callback(Datum arg, Oid relid)
 	{
 		Relation	index = call->index;
 
-		if (relid == InvalidOid || relid == RelationGetRelid(index))
-			index->rd_rel->relam = BTREE_AM_OID;
+		if (relid != InvalidOid && relid != RelationGetRelid(index))
+			continue;
+		index->rd_rel->relam = BTREE_AM_OID;
+		if (!index->rd_isvalid)
+		{
+			/*
+			 * Not rebuilt yet: a subtransaction is aborting.  What is there
+			 * is good enough for those who have the index open, us among
+			 * them, as the relcache itself says of such entries.
+			 */
+			index->rd_isvalid = true;
+			call->reload = true;
+		}
 	}
 }
 
@@ -196,6 +219,9 @@ subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 		case SUBXACT_EVENT_ABORT_SUB:
 			unwind(level);
 			bun_nest_level = level - 1;
+
+			/* An error may have come between a rebuild and its callback. */
+			represent_callback((Datum) 0, InvalidOid);
 			break;
 		default:
 			break;

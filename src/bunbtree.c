@@ -25,6 +25,7 @@ PG_MODULE_MAGIC;
 /* GUCs */
 int			bun_guc_bottomup = BUN_MODE_AUTO;
 int			bun_guc_heap_blocks = 64;
+int			bun_guc_read_blocks = 0;
 double		bun_guc_max_pass_time = 1.0;
 
 static const struct config_enum_entry bottomup_values[] = {
@@ -61,6 +62,16 @@ _PG_init(void)
 							&bun_guc_heap_blocks,
 							64, 1, BUN_MAX_HEAP_BLOCKS,
 							PGC_USERSET,
+							0,
+							NULL, NULL, NULL);
+
+	/* For superusers only, for the same reason as max_pass_time. */
+	DefineCustomIntVariable("bunbtree.read_blocks",
+							"Number of heap blocks that one pass over a leaf page may read into shared buffers.",
+							"The others that are not there already are skipped.",
+							&bun_guc_read_blocks,
+							0, 0, BUN_MAX_HEAP_BLOCKS,
+							PGC_SUSET,
 							0,
 							NULL, NULL, NULL);
 

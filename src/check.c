@@ -44,7 +44,8 @@ static Oid	amcheck_function(const char *name, int nargs);
  *
  * Locks: AccessShareLock on table and index, or with "parent" ShareLock on
  * both (no writes to the table meanwhile), as amcheck takes them; always the
- * table first.  Errors: ERRCODE_WRONG_OBJECT_TYPE if this is not a bunbtree
+ * table first.  Whoever may execute this need not be allowed to execute
+ * amcheck's functions.  Errors: ERRCODE_WRONG_OBJECT_TYPE if this is not a bunbtree
  * index, ERRCODE_UNDEFINED_FUNCTION without amcheck, and amcheck's own.
  */
 Datum
@@ -61,6 +62,9 @@ bunbtree_check(PG_FUNCTION_ARGS)
 
 	function = parent ? amcheck_function("bt_index_parent_check", 3) :
 		amcheck_function("bt_index_check", 2);
+
+	/* Is it ours?  Find out before a lock on the table disturbs anyone. */
+	relation_close(bun_open_index(indexid, AccessShareLock), AccessShareLock);
 
 	heapid = IndexGetRelation(indexid, true);
 	if (OidIsValid(heapid))

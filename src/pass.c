@@ -7,9 +7,11 @@
  * this file only chooses which heap blocks to ask about, and when to stop.
  *
  * Everything here runs with the leaf page locked exclusively, and interrupts
- * held for that reason.  So: no ereport below ERROR, no catalog or syscache
- * access, no memory allocation, no wait for I/O (a block that is not in
- * shared buffers is skipped), and a limit on time as well as on blocks.
+ * held for that reason.  So this file raises no ereport below ERROR, looks up
+ * nothing in catalogs, allocates no memory, and waits for no read unless told
+ * to (a heap block that is not in shared buffers is skipped); and there is a
+ * limit on time as well as on blocks.  What the table AM does, it does in
+ * nbtree's own passes as well.
  *
  * Portions Copyright (c) 2026, bunbtree developers
  *
@@ -83,10 +85,13 @@ static LeafBlock blocks[MaxTIDsPerBTreePage];
 static uint16 owner[MaxTIDsPerBTreePage];	/* of each TID, in blocks[] */
 static uint64 ranking[MaxTIDsPerBTreePage]; /* heap of scores, see below */
 
-/* Hash table of blocks[], three times as large as it can get full. */
-#define BLOCK_HASH_BITS	12
+/* Hash table of blocks[], at least twice as large as it can get full. */
+#define BLOCK_HASH_BITS	(BLCKSZ <= 8192 ? 12 : 14)
 #define NO_BLOCK		PG_UINT16_MAX
 static uint16 block_hash[1 << BLOCK_HASH_BITS];
+
+StaticAssertDecl(2 * MaxTIDsPerBTreePage <= (1 << BLOCK_HASH_BITS),
+				 "block_hash is too small for this block size");
 
 static int	group_by_block(const TM_IndexDeleteOp *delstate);
 static int	find_block(BlockNumber blkno, int *nblocks);
@@ -97,6 +102,8 @@ static bool is_cached(Relation rel, ForkNumber forknum, BlockNumber blkno);
 static bool is_all_visible(Relation heap, BlockNumber blkno, Buffer *vmbuffer);
 static void visit_run(Relation heap, const TM_IndexDeleteOp *delstate,
 					  int first, int ntids, Findings *findings);
+static ItemPointer pick_sample(const TM_IndexDeleteOp *delstate, int first,
+							   int ntids);
 static bool out_of_time(instr_time start);
 
 /*
@@ -120,6 +127,7 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	bool		probing = !bun_policy_hopeful(state, call->kind);
 	int			nblocks;
 	int			considered = 0;
+	int			nread = 0;
 	int			visited = 0;
 	int			fruitless = 0;	/* visits since the last that freed something */
 	int			ndeletable = 0;
@@ -151,6 +159,8 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	{
 		const LeafBlock *block = next_block(&nblocks);
 		Findings	before = findings;
+		int			asked_first = block->first;
+		int			asked_ntids = block->ntids;
 
 		if (probing && considered >= PROBE_CONSIDERED)
 			break;
@@ -162,7 +172,8 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 			counters->heap_blocks_all_visible++;
 			continue;
 		}
-		if (check_cache && !is_cached(heap, MAIN_FORKNUM, block->blkno))
+		if (check_cache && !is_cached(heap, MAIN_FORKNUM, block->blkno) &&
+			nread++ >= bun_guc_read_blocks)
 		{
 			counters->heap_blocks_not_cached++;
 			continue;
@@ -172,22 +183,19 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 		if (probing && block->ntids > PROBE_ENTRIES)
 		{
 			/* Begin with a duplicate if there is one: the best guess. */
-			int			skip = Min(block->promising,
-								   block->ntids - PROBE_ENTRIES);
-
-			visit_run(heap, delstate, block->first + skip, PROBE_ENTRIES,
-					  &findings);
-			if (findings.freed > before.freed)
-			{
-				int			rest = skip + PROBE_ENTRIES;
-
-				visit_run(heap, delstate, block->first, skip, &findings);
-				visit_run(heap, delstate, block->first + rest,
-						  block->ntids - rest, &findings);
-			}
+			asked_first += Min(block->promising, block->ntids - PROBE_ENTRIES);
+			asked_ntids = PROBE_ENTRIES;
 		}
-		else
-			visit_run(heap, delstate, block->first, block->ntids, &findings);
+		visit_run(heap, delstate, asked_first, asked_ntids, &findings);
+		if (asked_ntids < block->ntids && findings.freed > before.freed)
+		{
+			int			next = asked_first + asked_ntids;
+
+			visit_run(heap, delstate, block->first,
+					  asked_first - block->first, &findings);
+			visit_run(heap, delstate, next,
+					  block->first + block->ntids - next, &findings);
+		}
 
 		bun_yield_learn(yield, block->blkno,
 						findings.examined - before.examined,
@@ -202,14 +210,15 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 			}
 			probing = false;
 			fruitless = 0;
-			if (findings.freespace >= ENOUGH_FREESPACE)
+			if (findings.freespace >= Max(ENOUGH_FREESPACE,
+										  delstate->bottomupfreespace))
 				break;
 		}
 		else
 		{
 			if (outcome->nsamples < BUN_MAX_SAMPLES)
 				outcome->samples[outcome->nsamples++] =
-					sorted[block->first].tid;
+					*pick_sample(delstate, asked_first, asked_ntids);
 			if (++fruitless >= MAX_FRUITLESS &&
 				findings.freespace >= delstate->bottomupfreespace)
 				break;
@@ -337,8 +346,8 @@ rank_blocks(BunYieldMap *map, int nblocks)
 		seed = seed * 1664525 + 1013904223;
 		luck = seed >> 16;
 
-		/* 1e6: resolves yields far below any that pays, and fits 32 bits */
-		ranking[b] = ((uint64) (score * 1000000) << 32) |
+		/* 1e5: resolves yields far below any that pays, and fits 32 bits */
+		ranking[b] = ((uint64) (score * 100000) << 32) |
 			(luck << 16) | (uint64) b;
 	}
 	for (int b = nblocks / 2 - 1; b >= 0; b--)
@@ -475,6 +484,21 @@ visit_run(Relation heap, const TM_IndexDeleteOp *delstate, int first, int ntids,
 		(!TransactionIdIsValid(findings->horizon) ||
 		 TransactionIdFollows(horizon, findings->horizon)))
 		findings->horizon = horizon;
+}
+
+/*
+ * Which of the entries sorted[first .. first + ntids - 1], none of which may
+ * go, is the most likely to be dead all the same?
+ */
+static ItemPointer
+pick_sample(const TM_IndexDeleteOp *delstate, int first, int ntids)
+{
+	for (int i = first; i < first + ntids; i++)
+	{
+		if (delstate->status[sorted[i].id].promising)
+			return &sorted[i].tid;
+	}
+	return &sorted[first].tid;
 }
 
 /*

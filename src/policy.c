@@ -88,6 +88,7 @@
 
 static BunEvidence look_for_dead_rows(Relation heap, float *fraction);
 static void end_all_waits(BunIndexState *state);
+static FullTransactionId older_of(FullTransactionId a, FullTransactionId b);
 static FullTransactionId blocking_xid(Relation heap, ItemPointer tid);
 
 /*
@@ -163,6 +164,7 @@ bun_policy_learn(BunIndexState *state, BunKind kind, const BunOutcome *outcome,
 				 Relation heap)
 {
 	BunBackoff *backoff = &state->backoff[kind];
+	FullTransactionId blocker = InvalidFullTransactionId;
 	int			max_streak;
 
 	if (outcome->freed > 0 &&
@@ -180,22 +182,23 @@ bun_policy_learn(BunIndexState *state, BunKind kind, const BunOutcome *outcome,
 	}
 
 	/* Nothing to delete, or nothing that may be deleted yet? */
-	state->blocker = InvalidFullTransactionId;
 	if (outcome->freed == 0)
 	{
 		for (int i = 0; i < outcome->nsamples; i++)
 		{
 			ItemPointerData tid = outcome->samples[i];
-			FullTransactionId xid = blocking_xid(heap, &tid);
 
-			if (FullTransactionIdIsValid(xid) &&
-				(!FullTransactionIdIsValid(state->blocker) ||
-				 FullTransactionIdPrecedes(xid, state->blocker)))
-				state->blocker = xid;
+			blocker = older_of(blocker, blocking_xid(heap, &tid));
 		}
 	}
 
-	if (FullTransactionIdIsValid(state->blocker))
+	/*
+	 * The oldest of all blockers ends the waits of all kinds, and only when
+	 * it has been removed: another kind's failure says nothing about it.
+	 */
+	state->blocker = older_of(state->blocker, blocker);
+
+	if (FullTransactionIdIsValid(blocker))
 		max_streak = MAX_STREAK_BLOCKED;
 	else if (state->evidence == BUN_PLENTY)
 		max_streak = MAX_STREAK_PLENTY;
@@ -266,9 +269,22 @@ end_all_waits(BunIndexState *state)
 }
 
 /*
- * If the row version at this TID has been deleted, but not long enough ago for
- * its index entry to go, return the deleting transaction, else
- * InvalidFullTransactionId.
+ * The older of two transactions, either of which may be invalid.
+ */
+static FullTransactionId
+older_of(FullTransactionId a, FullTransactionId b)
+{
+	if (!FullTransactionIdIsValid(a))
+		return b;
+	if (!FullTransactionIdIsValid(b) || FullTransactionIdPrecedes(a, b))
+		return a;
+	return b;
+}
+
+/*
+ * If the row at this TID, that is the last version of its HOT chain, has been
+ * deleted, but not long enough ago for its index entry to go, return the
+ * deleting transaction, else InvalidFullTransactionId.
  *
  * Pins and share-locks the heap block.  A sample: the row may have been moved
  * or removed since the pass looked at it, which is as good as live.
@@ -285,39 +301,55 @@ blocking_xid(Relation heap, ItemPointer tid)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 
-	if (offnum <= PageGetMaxOffsetNumber(page))
+	/* A chain is no longer than the page has items. */
+	for (int i = 0; i < MaxHeapTuplesPerPage; i++)
 	{
-		ItemId		lp = PageGetItemId(page, offnum);
+		ItemId		lp;
+		HeapTupleData tuple;
+		TransactionId dead_after;
+		bool		is_multi;
 
+		if (offnum < FirstOffsetNumber || offnum > PageGetMaxOffsetNumber(page))
+			break;
+		lp = PageGetItemId(page, offnum);
 		if (ItemIdIsRedirected(lp))
-			lp = PageGetItemId(page, ItemIdGetRedirect(lp));
-		if (ItemIdIsNormal(lp))
 		{
-			HeapTupleData tuple;
-			TransactionId dead_after;
-
-			tuple.t_data = (HeapTupleHeader) PageGetItem(page, lp);
-			tuple.t_len = ItemIdGetLength(lp);
-			tuple.t_tableOid = RelationGetRelid(heap);
-			tuple.t_self = *tid;
-
-			/* A HOT chain goes on, so its entry is needed: no case for us. */
-			if (!HeapTupleHeaderIsHotUpdated(tuple.t_data))
-			{
-				switch (HeapTupleSatisfiesVacuumHorizon(&tuple, buffer,
-														&dead_after))
-				{
-					case HEAPTUPLE_RECENTLY_DEAD:
-						xid = dead_after;
-						break;
-					case HEAPTUPLE_DELETE_IN_PROGRESS:
-						xid = HeapTupleHeaderGetUpdateXid(tuple.t_data);
-						break;
-					default:
-						break;
-				}
-			}
+			offnum = ItemIdGetRedirect(lp);
+			continue;
 		}
+		if (!ItemIdIsNormal(lp))
+			break;
+
+		tuple.t_data = (HeapTupleHeader) PageGetItem(page, lp);
+		tuple.t_len = ItemIdGetLength(lp);
+		tuple.t_tableOid = RelationGetRelid(heap);
+		ItemPointerSet(&tuple.t_self, BufferGetBlockNumber(buffer), offnum);
+
+		if (HeapTupleHeaderIsHotUpdated(tuple.t_data))
+		{
+			offnum = ItemPointerGetOffsetNumber(&tuple.t_data->t_ctid);
+			continue;
+		}
+
+		/*
+		 * Hint bits can change under a share lock, so whether xmax is a
+		 * MultiXactId has to be looked at before.  If it is, and the update
+		 * is in progress, leave it: the next sample will do.
+		 */
+		is_multi = (tuple.t_data->t_infomask & HEAP_XMAX_IS_MULTI) != 0;
+		switch (HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &dead_after))
+		{
+			case HEAPTUPLE_RECENTLY_DEAD:
+				xid = dead_after;
+				break;
+			case HEAPTUPLE_DELETE_IN_PROGRESS:
+				if (!is_multi)
+					xid = HeapTupleHeaderGetRawXmax(tuple.t_data);
+				break;
+			default:
+				break;
+		}
+		break;
 	}
 	UnlockReleaseBuffer(buffer);
 
@@ -327,7 +359,8 @@ blocking_xid(Relation heap, ItemPointer tid)
 		FullTransactionId next = ReadNextFullTransactionId();
 		uint32		age = XidFromFullTransactionId(next) - xid;
 
-		return FullTransactionIdFromU64(U64FromFullTransactionId(next) - age);
+		if (age < PG_INT32_MAX && age < U64FromFullTransactionId(next))
+			return FullTransactionIdFromU64(U64FromFullTransactionId(next) - age);
 	}
 	return InvalidFullTransactionId;
 }
