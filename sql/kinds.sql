@@ -18,14 +18,10 @@ CREATE INDEX carry_a ON carry USING @am (a) INCLUDE (b, c);
 CREATE UNIQUE INDEX carry_id ON carry USING @am (id) INCLUDE (c);
 $$);
 VACUUM (ANALYZE) bt.carry, bun.carry;
-SELECT q, r.*
-FROM unnest(ARRAY[
+SELECT * FROM compare('indexonly',
 	'SELECT a, b, c FROM carry WHERE a = 42 ORDER BY b',
 	'SELECT a, c FROM carry WHERE a > 90 AND c IS NULL ORDER BY a',
-	'SELECT id, c FROM carry WHERE id BETWEEN 500 AND 520 ORDER BY id'])
-	 WITH ORDINALITY u(q, n),
-	 compare(q, 'indexonly') r
-ORDER BY n;
+	'SELECT id, c FROM carry WHERE id BETWEEN 500 AND 520 ORDER BY id');
 -- Only the key is unique, whatever is carried.
 INSERT INTO bun.carry VALUES (500, 0, NULL, 'not yet seen');
 
@@ -57,7 +53,7 @@ ALTER TABLE bun.ident REPLICA IDENTITY USING INDEX ident_k;
 SELECT indisreplident FROM pg_index WHERE indexrelid = 'bun.ident_k'::regclass;
 -- NULLs are distinct ...
 CALL twice($$ INSERT INTO uniq VALUES (NULL, 'b'), (NULL, 'b'), (7, NULL), (7, NULL) $$);
-SELECT r.* FROM compare('SELECT * FROM uniq ORDER BY a, b', 'index') r;
+SELECT * FROM compare('index', 'SELECT * FROM uniq ORDER BY a, b');
 -- ... except when they are not.
 CALL twice($$
 CREATE TABLE uniq_nulls (a int, b text);
@@ -68,7 +64,7 @@ INSERT INTO bt.uniq_nulls VALUES (1, NULL);
 INSERT INTO bun.uniq_nulls VALUES (1, NULL);
 INSERT INTO bt.uniq_nulls VALUES (NULL, NULL);
 INSERT INTO bun.uniq_nulls VALUES (NULL, NULL);
-SELECT r.* FROM compare('SELECT * FROM uniq_nulls ORDER BY a, b', 'index') r;
+SELECT * FROM compare('index', 'SELECT * FROM uniq_nulls ORDER BY a, b');
 -- Duplicates that are there already.
 INSERT INTO bun.uniq VALUES (7, 'd');
 CREATE UNIQUE INDEX uniq_a ON bun.uniq USING bunbtree (a);
@@ -88,13 +84,9 @@ UPDATE jobs SET done = true WHERE id % 10 <> 0;
 UPDATE jobs SET done = false WHERE id % 100 = 1;
 $$);
 VACUUM (ANALYZE) bt.jobs, bun.jobs;
-SELECT q, r.*
-FROM unnest(ARRAY[
+SELECT * FROM compare('index',
 	'SELECT id, queue FROM jobs WHERE NOT done AND queue > ''q5'' ORDER BY queue, id',
-	'SELECT id, queue FROM jobs WHERE NOT done AND queue = ''q101'' ORDER BY id'])
-	 WITH ORDINALITY u(q, n),
-	 compare(q, 'index') r
-ORDER BY n;
+	'SELECT id, queue FROM jobs WHERE NOT done AND queue = ''q101'' ORDER BY id');
 UPDATE bun.jobs SET queue = 'q1000' WHERE id = 999;
 UPDATE bun.jobs SET queue = 'q1000', done = false WHERE id = 998;
 
@@ -109,14 +101,10 @@ CREATE INDEX exprs_lower ON exprs USING @am (lower(b), (a % 10) DESC);
 CREATE UNIQUE INDEX exprs_neg ON exprs USING @am ((-a));
 $$);
 VACUUM (ANALYZE) bt.exprs, bun.exprs;
-SELECT q, r.*
-FROM unnest(ARRAY[
+SELECT * FROM compare('index',
 	'SELECT a FROM exprs WHERE lower(b) = ''name 123''',
 	'SELECT lower(b), a % 10 FROM exprs WHERE lower(b) > ''name 4'' ORDER BY lower(b), a % 10 DESC',
-	'SELECT a FROM exprs WHERE -a BETWEEN -20 AND -10 ORDER BY -a'])
-	 WITH ORDINALITY u(q, n),
-	 compare(q, 'index') r
-ORDER BY n;
+	'SELECT a FROM exprs WHERE -a BETWEEN -20 AND -10 ORDER BY -a');
 INSERT INTO bun.exprs VALUES (17, 'seventeen');
 
 --
@@ -140,7 +128,7 @@ BEGIN;
 SET CONSTRAINTS ALL DEFERRED;
 INSERT INTO bun.excl VALUES (42, 'b');
 COMMIT;
-SELECT r.* FROM compare('SELECT * FROM excl WHERE b <> ''free'' ORDER BY a, b', 'index') r;
+SELECT * FROM compare('index', 'SELECT * FROM excl WHERE b <> ''free'' ORDER BY a, b');
 -- Operators outside of the operator family are refused.
 ALTER TABLE bt.excl ADD EXCLUDE USING btree (a WITH <>);
 ALTER TABLE bun.excl ADD EXCLUDE USING bunbtree (a WITH <>);
@@ -172,13 +160,9 @@ FROM pg_partition_tree('bun.part_kv') t
 	 JOIN pg_partition_tree('bt.part_kv') b
 	 ON replace(t.relid::regclass::text, 'bun.', 'bt.') = b.relid::regclass::text
 ORDER BY t.relid::regclass::text;
-SELECT q, r.*
-FROM unnest(ARRAY[
+SELECT * FROM compare('index',
 	'SELECT k, v FROM part WHERE k IN (3, 777) ORDER BY k, v',
-	'SELECT k, v FROM part ORDER BY k DESC, v DESC'])
-	 WITH ORDINALITY u(q, n),
-	 compare(q, 'index') r
-ORDER BY n;
+	'SELECT k, v FROM part ORDER BY k DESC, v DESC');
 -- Made on the parent alone, then attached one by one; of another access
 -- method does not fit.
 CREATE INDEX part_v ON ONLY bun.part USING bunbtree (v);
@@ -197,8 +181,9 @@ ALTER TABLE part DETACH PARTITION part_1;
 INSERT INTO part_1 VALUES (10000, 'out of range');
 DROP TABLE part_2;
 $$);
-SELECT r.* FROM compare('SELECT k, v FROM part ORDER BY k, v', 'index') r;
-SELECT r.* FROM compare('SELECT k, v FROM part_1 ORDER BY k, v', 'index') r;
+SELECT * FROM compare('index',
+	'SELECT k, v FROM part ORDER BY k, v',
+	'SELECT k, v FROM part_1 ORDER BY k, v');
 
 --
 -- Copies of a table's indexes
@@ -217,13 +202,12 @@ INSERT INTO unlog SELECT i FROM generate_series(1, 1000) i;
 $$);
 SELECT pg_relation_size('bt.unlog_a', 'init') = pg_relation_size('bun.unlog_a', 'init')
 	   AS same_init_fork;
-SELECT r.* FROM compare('SELECT a FROM unlog ORDER BY a', 'index') r;
 ALTER TABLE bun.unlog SET LOGGED;
 ALTER TABLE bt.unlog SET LOGGED;
-SELECT r.* FROM compare('SELECT a FROM unlog ORDER BY a', 'index') r;
+SELECT * FROM compare('index', 'SELECT a FROM unlog ORDER BY a');
 ALTER TABLE bun.unlog SET UNLOGGED;
 ALTER TABLE bt.unlog SET UNLOGGED;
-SELECT r.* FROM compare('SELECT a FROM unlog ORDER BY a', 'index') r;
+SELECT * FROM compare('index', 'SELECT a FROM unlog ORDER BY a');
 
 --
 -- Temporary tables
@@ -258,7 +242,7 @@ INSERT INTO large VALUES (repeat('x', 2600));
 $$);
 INSERT INTO bt.large VALUES (repeat('y', 3000));
 INSERT INTO bun.large VALUES (repeat('y', 3000));
-SELECT r.* FROM compare('SELECT length(a) FROM large WHERE a < ''z''', 'index') r;
+SELECT * FROM compare('index', 'SELECT length(a) FROM large WHERE a < ''z''');
 
 --
 -- What an access method can do, column by column, is what btree can

@@ -19,52 +19,95 @@ BEGIN
 END
 $$;
 
--- Runs a query in both schemas, without sequential scans, and tells which
--- index scans the plan on bunbtree has, how many rows come out, and whether
--- they are the same rows in the same order as with btree.  "scan" narrows the
--- kinds of index scan down to "index", "indexonly" or "bitmap".
---
--- This is the place where the time goes on servers that discard their caches
--- all the time, hence the few statements.
-CREATE FUNCTION compare(query text, scan text DEFAULT 'any',
-						OUT scans text, OUT count int, OUT same boolean)
+-- Runs queries, all as one command, because on servers that discard their
+-- caches all the time this is where the time goes.  Each gives one string.
+CREATE FUNCTION command_of(queries text[]) RETURNS text
+LANGUAGE sql
+AS $$
+	SELECT 'SELECT ARRAY[(SELECT string_agg(q::text, chr(10)) FROM ('
+		   || array_to_string(queries, ') q), (SELECT string_agg(q::text, chr(10)) FROM (')
+		   || ') q)]';
+$$;
+
+-- Narrows the plans of this transaction down to "index", "indexonly" or "bitmap"
+-- scans; "any" leaves them all but sequential ones.  Sets the schema, too.
+CREATE FUNCTION narrow(scan text, schema text) RETURNS void
+LANGUAGE sql
+AS $$
+	SELECT set_config('search_path', schema || ', public', true);
+	SELECT set_config(name, 'off', true)
+	FROM unnest(CASE scan
+				WHEN 'any' THEN '{enable_seqscan,enable_sort}'
+				WHEN 'index' THEN '{enable_seqscan,enable_sort,enable_bitmapscan,enable_indexonlyscan}'
+				WHEN 'indexonly' THEN '{enable_seqscan,enable_sort,enable_bitmapscan}'
+				WHEN 'bitmap' THEN '{enable_seqscan,enable_indexscan,enable_indexonlyscan}'
+				END::text[]) name;
+$$;
+
+-- Runs queries in both schemas.  Do they give the same rows in the same order?
+CREATE FUNCTION same(scan text, VARIADIC queries text[]) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = public
-SET enable_seqscan = off
+SET enable_seqscan = on
 SET enable_sort = on
 SET enable_indexscan = on
 SET enable_indexonlyscan = on
 SET enable_bitmapscan = on
 AS $$
 DECLARE
+	command text := command_of(queries);
+	with_btree text[];
+	with_bunbtree text[];
+BEGIN
+	PERFORM narrow(scan, 'bt');
+	EXECUTE command INTO with_btree;
+	PERFORM set_config('search_path', 'bun, public', true);
+	EXECUTE command INTO with_bunbtree;
+	RETURN with_bunbtree = with_btree;
+END
+$$;
+
+-- The same in detail: which index scans the plan of each query on bunbtree has,
+-- how many rows come out, and whether they are the same as with btree.
+CREATE FUNCTION compare(scan text, VARIADIC queries text[])
+RETURNS TABLE (query text, scans text, count int, same boolean)
+LANGUAGE plpgsql
+SET search_path = public
+SET enable_seqscan = on
+SET enable_sort = on
+SET enable_indexscan = on
+SET enable_indexonlyscan = on
+SET enable_bitmapscan = on
+AS $$
+DECLARE
+	command text := command_of(queries);
 	with_btree text[];
 	with_bunbtree text[];
 	plan jsonb;
 BEGIN
-	query := 'SELECT array_agg(q::text) FROM (' || query || ') q';
-	PERFORM set_config('search_path', 'bt, public', true),
-			set_config(name, 'off', true)
-	FROM unnest(CASE scan
-				WHEN 'any' THEN '{enable_sort}'
-				WHEN 'index' THEN '{enable_sort,enable_bitmapscan,enable_indexonlyscan}'
-				WHEN 'indexonly' THEN '{enable_sort,enable_bitmapscan}'
-				WHEN 'bitmap' THEN '{enable_indexscan,enable_indexonlyscan}'
-				END::text[]) name;
-	EXECUTE query INTO with_btree;
+	PERFORM narrow(scan, 'bt');
+	EXECUTE command INTO with_btree;
 	PERFORM set_config('search_path', 'bun, public', true);
-	EXECUTE query INTO with_bunbtree;
-	EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+	EXECUTE command INTO with_bunbtree;
+	EXECUTE 'EXPLAIN (FORMAT JSON) ' || command INTO plan;
 
-	SELECT string_agg(concat(CASE WHEN node->>'Parallel Aware' = 'true' THEN 'Parallel ' END,
-							 node->>'Node Type',
-							 CASE WHEN node->>'Scan Direction' = 'Backward' THEN ' Backward' END,
-							 ' ' || (node->>'Index Name')), ', ' ORDER BY n),
-		   coalesce(cardinality(with_bunbtree), 0),
-		   with_bunbtree IS NOT DISTINCT FROM with_btree
-	INTO scans, count, same
-	FROM jsonb_path_query(plan, 'strict $.** ? (exists (@."Index Name")
-		|| @."Node Type" == "Bitmap Heap Scan" && @."Parallel Aware" == true)')
-		 WITH ORDINALITY t(node, n);
+	RETURN QUERY
+		SELECT queries[i],
+			   (SELECT string_agg(concat(CASE WHEN node->>'Parallel Aware' = 'true'
+											  THEN 'Parallel ' END,
+										 node->>'Node Type',
+										 CASE WHEN node->>'Scan Direction' = 'Backward'
+											  THEN ' Backward' END,
+										 ' ' || (node->>'Index Name')),
+								  ', ' ORDER BY n)
+				FROM jsonb_path_query(plan->0->'Plan'->'Plans'->(i - 1),
+									  'strict $.** ? (exists (@."Index Name")
+									   || @."Node Type" == "Bitmap Heap Scan"
+									   && @."Parallel Aware" == true)')
+					 WITH ORDINALITY t(node, n)),
+			   coalesce(array_length(string_to_array(with_bunbtree[i], chr(10)), 1), 0),
+			   with_bunbtree[i] IS NOT DISTINCT FROM with_btree[i]
+		FROM generate_subscripts(queries, 1) i;
 END
 $$;
 
@@ -109,8 +152,9 @@ AS $$
 BEGIN
 	FOR i IN 1 .. 1000
 	LOOP
-		EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity
-							  WHERE datname = current_database()
+		EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_get_activity(NULL)
+							  WHERE datid = (SELECT oid FROM pg_database
+											 WHERE datname = current_database())
 									AND pid <> pg_backend_pid()
 									AND (backend_xmin IS NOT NULL
 										 OR backend_xid IS NOT NULL));
