@@ -262,17 +262,37 @@ FROM bunbtree_stats('bun.limited_k');
 -- Heap blocks whose rows are all visible have nothing to delete: they are not
 -- visited
 --
-CREATE TABLE bun.visible (k int, n int, pad text)
+-- (A page is all-visible only if its rows' commits have reached the disk.)
+SET synchronous_commit = on;
+CREATE TABLE bun.visible (k int, pad text)
 	WITH (autovacuum_enabled = off);
-INSERT INTO bun.visible SELECT hashint4(i), i, repeat('x', 100) FROM generate_series(1, 2000) i;
+INSERT INTO bun.visible SELECT i * 10, repeat('x', 100) FROM generate_series(1, 4000) i ORDER BY hashint4(i);
 CREATE INDEX visible_k ON bun.visible USING bunbtree (k);
-CREATE INDEX visible_n ON bun.visible USING bunbtree (n);
 CALL wait_for_horizon();
 VACUUM bun.visible;
-CALL churn(8, $$ UPDATE bun.visible SET n = n + 10000 WHERE pad <> '' AND n % 10000 <= 500 $$);
-SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted,
-	   heap_blocks_all_visible > 0 AS skipped
+DELETE FROM bun.visible WHERE ctid < '(10,0)';
+CALL wait_for_horizon();
+INSERT INTO bun.visible SELECT i * 10 + 5, repeat('x', 100) FROM generate_series(1, 4000) i ORDER BY hashint4(i);
+SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted, heap_blocks_all_visible > 0 AS skipped
 FROM bunbtree_stats('bun.visible_k');
+
+--
+-- An entry that is wide needs more room than passes make as a rule
+--
+CREATE TABLE bun.wide (k text, pad text)
+	WITH (autovacuum_enabled = off);
+ALTER TABLE bun.wide ALTER k SET STORAGE PLAIN, ALTER pad SET STORAGE PLAIN;
+SET bunbtree.max_pass_time = 1000;
+-- One leaf page, nearly full, of rows in half as many heap blocks.
+INSERT INTO bun.wide SELECT 'm' || lpad(i::text, 10, '0'), repeat('x', 3000) FROM generate_series(1, 288) i;
+CREATE INDEX wide_k ON bun.wide USING bunbtree (k) WITH (heap_blocks = 1400, fillfactor = 100);
+SELECT pages('bun.wide_k');
+DELETE FROM bun.wide WHERE k < 'm0000000288';
+CALL wait_for_horizon();
+INSERT INTO bun.wide SELECT 'm' || string_agg(md5(i::text), '' ORDER BY i) FROM generate_series(1, 82) i;
+SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted FROM bunbtree_stats('bun.wide_k');
+SELECT pages('bun.wide_k');
+RESET bunbtree.max_pass_time;
 
 --
 -- Dead entries that an index scan has met are btree's to delete, in every

@@ -307,10 +307,43 @@ SELECT bunbtree_check('bun.moving_k', true, true);
 SELECT in_disguise('bun.moving_k');
 SELECT reltuples > 0 AS analyzed FROM pg_class WHERE oid = 'bun.moving_k'::regclass;
 
+--
+-- While a subtransaction aborts, the session only marks what it knows of an
+-- index as out of date, and reads it again at the next use
+--
+CREATE FUNCTION rename_and_undo() RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+	BEGIN
+		ALTER INDEX bun.undone_k RENAME TO undone_other;
+		RAISE EXCEPTION 'undo';
+	EXCEPTION WHEN raise_exception THEN
+		NULL;
+	END;
+	PERFORM pg_relation_size('bun.undone_k');
+END
+$$;
+CREATE FUNCTION undoing_expression(k int) RETURNS int
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+	IF k = 1000 THEN
+		PERFORM public.rename_and_undo();
+	END IF;
+	RETURN k;
+END
+$$;
+CREATE TABLE bun.undone (k int);
+INSERT INTO bun.undone SELECT i FROM generate_series(1, 2000) i;
+CREATE UNIQUE INDEX undone_k ON bun.undone USING bunbtree (undoing_expression(k));
+SELECT bunbtree_check('bun.undone_k', true, true);
+SELECT in_disguise('bun.undone_k');
+
 DROP INDEX bun.touchy_btree;
 SELECT check_indexes('bun');
 DROP SCHEMA bt, bun CASCADE;
 DROP TABLE elsewhere;
 DROP OPERATOR FAMILY touchy_ops USING bunbtree;
 DROP FUNCTION act_on_demand, touchy_compare, touchy_expression, in_disguise, alive,
-	note_elsewhere, noting_expression;
+	note_elsewhere, noting_expression, rename_and_undo, undoing_expression;

@@ -58,7 +58,7 @@ SHOW bunbtree.heap_blocks;
 SHOW bunbtree.max_pass_time;
 SELECT name, vartype, unit, context, min_val, max_val, enumvals, boot_val
 FROM pg_settings
-WHERE name IN ('bunbtree.bottomup', 'bunbtree.heap_blocks', 'bunbtree.max_pass_time')
+WHERE name LIKE 'bunbtree.%'
 ORDER BY name;
 SET bunbtree.bottomup = hinted;
 SET bunbtree.heap_blocks = 1400;
@@ -69,6 +69,8 @@ SHOW bunbtree.max_pass_time;
 SET bunbtree.max_pass_time = '1s';
 SHOW bunbtree.max_pass_time;
 SET bunbtree.bottomup = sometimes;
+SET bunbtree.read_blocks = -1;
+SET bunbtree.read_blocks = 1401;
 SET bunbtree.heap_blocks = 0;
 SET bunbtree.heap_blocks = 1401;
 SET bunbtree.heap_blocks = many;

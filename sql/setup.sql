@@ -1,8 +1,12 @@
 --
 -- Extensions and helpers that the other files use.
 --
+-- It takes a minute to mirror the operator classes if caches are discarded
+-- all the time; "opclass" tests that.
+SET debug_discard_caches = 0;
 CREATE EXTENSION amcheck;
 CREATE EXTENSION bunbtree;
+RESET debug_discard_caches;
 
 -- What can be compared with btree is made twice: in schema "bt" with btree
 -- indexes, in schema "bun" with bunbtree indexes of the same names.  This runs
