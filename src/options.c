@@ -24,7 +24,7 @@ static relopt_enum_elt_def bottomup_members[] = {
 	{"off", BUN_MODE_OFF},
 	{"hinted", BUN_MODE_HINTED},
 	{"auto", BUN_MODE_AUTO},
-	{(const char *) NULL}
+	{NULL, 0}
 };
 
 /*
