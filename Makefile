@@ -17,6 +17,7 @@ OBJS = \
 	src/opclass.o \
 	src/options.o \
 	src/pass.o \
+	src/planner.o \
 	src/policy.o \
 	src/stats.o \
 	src/yield.o
@@ -25,7 +26,7 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan maintenance churn faults
+REGRESS = setup opclass types options kinds scan plans maintenance churn faults
 ISOLATION = unique_wait two_writers held_snapshot invalidation
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)

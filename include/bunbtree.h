@@ -21,6 +21,7 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "catalog/pg_am.h"
+#include "nodes/pathnodes.h"
 #include "utils/rel.h"
 
 #include "compat.h"
@@ -332,6 +333,13 @@ extern void bun_yield_drift(BunYieldMap *map);
 
 /* stats.c */
 extern BunIndexState *bun_state(Relation index, Relation heap);
+
+/* planner.c */
+extern void bun_planner_init(void);
+extern void bun_costestimate(PlannerInfo *root, IndexPath *path,
+							 double loop_count, Cost *startup_cost,
+							 Cost *total_cost, Selectivity *selectivity,
+							 double *correlation, double *index_pages);
 
 /* options.c */
 extern void bun_options_init(void);

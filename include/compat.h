@@ -67,6 +67,12 @@ typedef Oid RelFileNumber;
 #endif
 
 /*
+ * Up to 17 the executor raises an error for a row comparison on an index whose
+ * relam is not btree's.  From 18 on it asks whether the index is ordered.
+ */
+#define BUN_EXECUTOR_REFUSES_ROW_COMPARISONS (PG_VERSION_NUM < 180000)
+
+/*
  * Functions that do not return were marked behind their prototype, until 18
  * put the mark in front.
  */

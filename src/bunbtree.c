@@ -92,6 +92,7 @@ _PG_init(void)
 
 	bun_options_init();
 	bun_bridge_init();
+	bun_planner_init();
 
 	/*
 	 * Copy nbtree's routine rather than write to it: newer servers hand out
@@ -112,6 +113,7 @@ _PG_init(void)
 	routine.aminsert = bun_insert;
 	routine.ambulkdelete = bun_bulkdelete;
 	routine.amvacuumcleanup = bun_vacuumcleanup;
+	routine.amcostestimate = bun_costestimate;
 	routine.amoptions = bun_options;
 }
 
