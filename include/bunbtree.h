@@ -208,7 +208,6 @@ typedef struct BunCall
 	Relation	index;			/* presented as btree during the call */
 	Oid			relam;			/* what rd_rel->relam reads otherwise */
 	int			nest_level;		/* of the transaction that made the call */
-	bool		reload;			/* must the relcache entry be rebuilt? */
 	Relation	heap;			/* whose table AM is intercepted, or NULL */
 	BunIndexState *state;		/* of the index, if heap is set */
 	BunKind		kind;			/* of the insertion */
@@ -227,12 +226,14 @@ typedef struct BunCall
 extern BunCall bun_calls[BUN_MAX_CALLS];
 extern BunCall *bun_next_call;
 extern int	bun_nest_level;
+extern bool bun_reload_pending;
 extern const TableAmRoutine *bun_heap_routine;
 extern TableAmRoutine bun_intercepting_routine;
 
 extern void bun_bridge_init(void);
 bun_noreturn extern void bun_calls_too_deep(Relation index);
 extern void bun_end_call_slow(BunCall *call);
+extern void bun_mark_invalid(Relation index);
 extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
 extern IndexBuildResult *bun_build(Relation heap, Relation index,
 								   struct IndexInfo *indexInfo);
@@ -260,7 +261,6 @@ bun_begin_call(Relation index)
 	call->index = index;
 	call->relam = index->rd_rel->relam;
 	call->nest_level = bun_nest_level;
-	call->reload = false;
 	call->heap = NULL;
 
 	index->rd_rel->relam = BTREE_AM_OID;
@@ -297,8 +297,8 @@ bun_end_call(BunCall *call)
 {
 	while (unlikely(call + 1 < bun_next_call))
 		bun_end_call_slow(bun_next_call - 1);
-	if (unlikely(call->reload))
-		call->index->rd_isvalid = false;
+	if (unlikely(bun_reload_pending))
+		bun_mark_invalid(call->index);
 
 	if (call->heap != NULL)
 		call->heap->rd_tableam = bun_heap_routine;

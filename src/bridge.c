@@ -67,6 +67,9 @@ BunCall    *bun_next_call = bun_calls;
 /* What GetCurrentTransactionNestLevel() would say, at no price. */
 int			bun_nest_level;
 
+/* Has a presented entry been kept from being rebuilt? */
+bool		bun_reload_pending = false;
+
 /* The heap AM's routine, and our copy of it; set when the library is loaded. */
 const TableAmRoutine *bun_heap_routine;
 TableAmRoutine bun_intercepting_routine;
@@ -114,6 +117,18 @@ void
 bun_end_call_slow(BunCall *call)
 {
 	bun_end_call(call);
+}
+
+/*
+ * At the end of a guarded call: have the relcache entry rebuilt, which was put
+ * off for the sake of this call or one around it.
+ */
+void
+bun_mark_invalid(Relation index)
+{
+	index->rd_isvalid = false;
+	if (bun_next_call <= bun_calls + 1)
+		bun_reload_pending = false;
 }
 
 /*
@@ -172,7 +187,7 @@ represent_callback(Datum arg, Oid relid)
 			 * them, as the relcache itself says of such entries.
 			 */
 			index->rd_isvalid = true;
-			call->reload = true;
+			bun_reload_pending = true;
 		}
 	}
 }

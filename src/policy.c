@@ -70,10 +70,10 @@
  * Waits are FIRST_WAIT << streak.  Caps of the streak: 512 insertions with
  * plenty of evidence, 1,024 with some, 16,384 with none, and 131,072 (about one
  * would-be split in 1,000) while the horizon is held.  An insertion that has
- * neither the executor's hint nor evidence starts with a wait of 2,048.
+ * neither the executor's hint nor evidence starts with a wait of 4,096.
  */
 #define FIRST_WAIT				64
-#define FIRST_STREAK			5
+#define FIRST_STREAK			6
 #define MAX_STREAK_PLENTY		3
 #define MAX_STREAK_SOME			4
 #define MAX_STREAK_NONE			8
