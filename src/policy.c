@@ -69,11 +69,10 @@
 /*
  * Waits are FIRST_WAIT << streak.  Caps of the streak: 512 insertions with
  * plenty of evidence, 1,024 with some, 16,384 with none, and 131,072 (about one
- * would-be split in 1,000) while the horizon is held.  An insertion that has
- * neither the executor's hint nor evidence starts with a wait of 4,096.
+ * would-be split in 1,000) while the horizon is held.  Insertions that have
+ * neither the executor's hint nor evidence start as if they had failed often.
  */
 #define FIRST_WAIT				64
-#define FIRST_STREAK			6
 #define MAX_STREAK_PLENTY		3
 #define MAX_STREAK_SOME			4
 #define MAX_STREAK_NONE			8
@@ -104,9 +103,9 @@ bun_policy_start(BunIndexState *state, Relation heap)
 	{
 		for (int kind = BUN_HINTED + 1; kind < BUN_NKINDS; kind++)
 		{
-			state->backoff[kind].streak = FIRST_STREAK;
+			state->backoff[kind].streak = MAX_STREAK_NONE;
 			state->backoff[kind].until =
-				state->ticks + (FIRST_WAIT << FIRST_STREAK);
+				state->ticks + (FIRST_WAIT << MAX_STREAK_NONE);
 		}
 	}
 }
