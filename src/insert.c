@@ -28,9 +28,9 @@
 /*
  * aminsert.
  *
- * Locks and errors are nbtree's, and ERRCODE_STATEMENT_TOO_COMPLEX.  Run bench/instructions before and after you
- * add to it: most insertions may not ask, and should cost next to nothing more
- * than btinsert().
+ * Locks and errors are nbtree's, and ERRCODE_STATEMENT_TOO_COMPLEX.  Run
+ * bench/instructions before and after you add to it: most insertions may not
+ * ask, and should cost next to nothing more than btinsert().
  */
 bool
 bun_insert(Relation index, Datum *values, bool *isnull,
