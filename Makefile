@@ -19,6 +19,9 @@ OBJS = \
 	src/pass.o \
 	src/planner.o \
 	src/policy.o \
+	src/sample.o \
+	src/shared.o \
+	src/state.o \
 	src/stats.o \
 	src/yield.o
 
@@ -26,7 +29,7 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan plans maintenance churn faults
+REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults
 ISOLATION = unique_wait two_writers held_snapshot invalidation
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)

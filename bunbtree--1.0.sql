@@ -29,17 +29,91 @@ REVOKE ALL ON FUNCTION bunbtree_mirror_opclasses(regtype[]) FROM PUBLIC;
 
 SELECT bunbtree_mirror_opclasses();
 
-CREATE FUNCTION bunbtree_stats(index regclass,
+--
+-- Statistics: README.md explains the columns.
+--
+CREATE FUNCTION bunbtree_counters(
+	OUT index oid,
+	OUT kind text,
 	OUT passes bigint,
 	OUT passes_productive bigint,
 	OUT declined bigint,
 	OUT entries_deleted bigint,
+	OUT bytes_freed bigint,
+	OUT entries_simple_deleted bigint,
+	OUT splits_averted bigint,
+	OUT dedups bigint,
+	OUT splits bigint,
 	OUT heap_blocks_visited bigint,
 	OUT heap_blocks_all_visible bigint,
 	OUT heap_blocks_not_cached bigint,
-	OUT simple_deletions bigint)
+	OUT entries_live bigint,
+	OUT entries_recently_dead bigint,
+	OUT blocked_by_horizon bigint,
+	OUT pass_time double precision,
+	OUT longest_pass double precision,
+	OUT last_pass timestamptz,
+	OUT stats_reset timestamptz)
+RETURNS SETOF record
 AS 'MODULE_PATHNAME'
-LANGUAGE C STRICT;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+ROWS 300;
+COMMENT ON FUNCTION bunbtree_counters() IS
+	'counters of each bunbtree index for each kind of insertion';
+
+CREATE VIEW pg_stat_bunbtree AS
+	SELECT n.nspname AS schemaname,
+		   t.relname,
+		   c.relname AS indexrelname,
+		   i.indrelid AS relid,
+		   i.indexrelid,
+		   coalesce(sum(s.passes), 0)::bigint AS passes,
+		   coalesce(sum(s.passes) FILTER (WHERE s.kind = 'hinted'), 0)::bigint AS passes_hinted,
+		   coalesce(sum(s.passes) FILTER (WHERE s.kind = 'append'), 0)::bigint AS passes_append,
+		   coalesce(sum(s.passes) FILTER (WHERE s.kind = 'other'), 0)::bigint AS passes_other,
+		   coalesce(sum(s.passes_productive), 0)::bigint AS passes_productive,
+		   coalesce(sum(s.passes_productive) FILTER (WHERE s.kind = 'hinted'), 0)::bigint AS passes_productive_hinted,
+		   coalesce(sum(s.passes_productive) FILTER (WHERE s.kind = 'append'), 0)::bigint AS passes_productive_append,
+		   coalesce(sum(s.passes_productive) FILTER (WHERE s.kind = 'other'), 0)::bigint AS passes_productive_other,
+		   coalesce(sum(s.declined), 0)::bigint AS declined,
+		   coalesce(sum(s.declined) FILTER (WHERE s.kind = 'hinted'), 0)::bigint AS declined_hinted,
+		   coalesce(sum(s.declined) FILTER (WHERE s.kind = 'append'), 0)::bigint AS declined_append,
+		   coalesce(sum(s.declined) FILTER (WHERE s.kind = 'other'), 0)::bigint AS declined_other,
+		   coalesce(sum(s.entries_deleted), 0)::bigint AS entries_deleted,
+		   coalesce(sum(s.bytes_freed), 0)::bigint AS bytes_freed,
+		   coalesce(sum(s.entries_simple_deleted), 0)::bigint AS entries_simple_deleted,
+		   coalesce(sum(s.splits_averted), 0)::bigint AS splits_averted,
+		   coalesce(sum(s.dedups), 0)::bigint AS dedups,
+		   coalesce(sum(s.splits), 0)::bigint AS splits,
+		   coalesce(max(s.longest_pass), 0) AS longest_pass,
+		   coalesce(sum(s.heap_blocks_visited), 0)::bigint AS heap_blocks_visited,
+		   coalesce(sum(s.heap_blocks_all_visible), 0)::bigint AS heap_blocks_all_visible,
+		   coalesce(sum(s.heap_blocks_not_cached), 0)::bigint AS heap_blocks_not_cached,
+		   coalesce(sum(s.pass_time), 0) AS pass_time,
+		   coalesce(sum(s.entries_live), 0)::bigint AS entries_live,
+		   coalesce(sum(s.entries_recently_dead), 0)::bigint AS entries_recently_dead,
+		   coalesce(sum(s.blocked_by_horizon), 0)::bigint AS blocked_by_horizon,
+		   max(s.last_pass) AS last_pass,
+		   max(s.stats_reset) AS stats_reset
+	FROM pg_am a
+		 JOIN pg_class c ON c.relam = a.oid AND c.relkind = 'i'
+		 JOIN pg_index i ON i.indexrelid = c.oid
+		 JOIN pg_class t ON t.oid = i.indrelid
+		 JOIN pg_namespace n ON n.oid = t.relnamespace
+		 LEFT JOIN bunbtree_counters() s ON s.index = c.oid
+	WHERE a.amname = 'bunbtree'
+	GROUP BY n.nspname, t.relname, c.relname, i.indrelid, i.indexrelid;
+COMMENT ON VIEW pg_stat_bunbtree IS
+	'what passes over full leaf pages have brought and cost, for each bunbtree index of the database';
+GRANT SELECT ON pg_stat_bunbtree TO PUBLIC;
+
+CREATE FUNCTION pg_stat_reset_bunbtree(index regclass DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_stat_reset_bunbtree(regclass) IS
+	'set the counters of a bunbtree index, or of all of the database, to zero';
+REVOKE ALL ON FUNCTION pg_stat_reset_bunbtree(regclass) FROM PUBLIC;
 
 -- Verification by amcheck, for those whom the owner grants it.
 CREATE FUNCTION bunbtree_check(index regclass,

@@ -22,6 +22,7 @@
 #include "access/transam.h"
 #include "catalog/pg_am.h"
 #include "nodes/pathnodes.h"
+#include "port/atomics.h"
 #include "utils/rel.h"
 
 #include "compat.h"
@@ -55,6 +56,20 @@ typedef enum BunMode
 } BunMode;
 
 /*
+ * May a pass visit heap blocks that are not in shared buffers?  GUC bunbtree.io
+ * and the reloption io.
+ */
+typedef enum BunIO
+{
+	BUN_IO_UNSET = -1,
+	BUN_IO_CACHED,				/* no */
+	BUN_IO_ANY					/* a few, see BUN_MAX_READS */
+} BunIO;
+
+/* Heap blocks that a pass may read in with "any"; the leaf page waits. */
+#define BUN_MAX_READS 16
+
+/*
  * Reloptions.  Starts with nbtree's own struct, because nbtree's macros read
  * rd_options as a BTOptions.
  */
@@ -63,13 +78,18 @@ typedef struct BunOptions
 	BTOptions	bt;
 	int			bottomup;		/* a BunMode */
 	int			heap_blocks;	/* heap blocks a pass may visit; -1 = GUC */
+	int			io;				/* a BunIO */
+	double		min_yield;		/* entries per heap block; -1 = GUC */
 } BunOptions;
 
 /* bunbtree.c: GUCs */
 extern int	bun_guc_bottomup;
 extern int	bun_guc_heap_blocks;
-extern int	bun_guc_read_blocks;
+extern int	bun_guc_io;
+extern int	bun_guc_max_indexes;
 extern double bun_guc_max_pass_time;
+extern double bun_guc_min_yield;
+extern bool bun_guc_track_timing;
 
 /*
  * The mode in force for an index: the storage parameter or else the GUC.
@@ -101,6 +121,33 @@ bun_index_heap_blocks(Relation index)
 }
 
 /*
+ * Heap blocks that a pass over a leaf page of this index may read in.
+ */
+static inline int
+bun_index_max_reads(Relation index)
+{
+	BunOptions *options = (BunOptions *) index->rd_options;
+	int			io = bun_guc_io;
+
+	if (options != NULL && options->io != BUN_IO_UNSET)
+		io = options->io;
+	return io == BUN_IO_ANY ? BUN_MAX_READS : 0;
+}
+
+/*
+ * Entries freed per heap block visited below which a pass gives up.
+ */
+static inline double
+bun_index_min_yield(Relation index)
+{
+	BunOptions *options = (BunOptions *) index->rd_options;
+
+	if (options != NULL && options->min_yield >= 0)
+		return options->min_yield;
+	return bun_guc_min_yield;
+}
+
+/*
  * Kinds of insertion.  They differ in what a pass can hope for, so each backs
  * off by itself.
  */
@@ -125,17 +172,73 @@ typedef enum BunEvidence
 
 /*
  * Yield map: where in the heap are dead rows likely?  See yield.c.
+ *
+ * Shared; values are read and written one by one, without a lock.  Yields are
+ * floats in [0, 1], stored by their bits.
  */
 #define BUN_YIELD_BUCKETS 64
 
 typedef struct BunYieldMap
 {
-	int			shift;			/* bucket = heap block >> shift */
-	BlockNumber highest;		/* highest heap block ever asked about */
-	int			passes;			/* since the buckets last drifted */
-	float		prior;			/* yield where nothing is known */
-	float		bucket[BUN_YIELD_BUCKETS];	/* entries freed / examined */
+	pg_atomic_uint32 shift;		/* bucket = heap block >> shift */
+	pg_atomic_uint32 highest;	/* highest heap block ever asked about */
+	pg_atomic_uint32 passes;	/* tells when to drift */
+	pg_atomic_uint32 prior;		/* yield where nothing is known */
+	pg_atomic_uint32 bucket[BUN_YIELD_BUCKETS]; /* entries freed / examined */
 } BunYieldMap;
+
+/*
+ * Counters of an index, for each kind of insertion; see README.md for what
+ * they mean to the user.
+ */
+typedef enum BunCounter
+{
+	BUN_PASSES,					/* passes made */
+	BUN_PASSES_PRODUCTIVE,		/* passes that freed something */
+	BUN_DECLINED,				/* insertions that might not ask: kept waiting
+								 * by back-off, or stopped by "off" when
+								 * nbtree would have had a pass */
+	BUN_ENTRIES_DELETED,		/* TIDs that passes deleted */
+	BUN_BYTES_FREED,			/* bytes on leaf pages that these took */
+	BUN_ENTRIES_SIMPLE_DELETED, /* TIDs deleted by the LP_DEAD route */
+	BUN_SPLITS_AVERTED,			/* productive pass, no split */
+	BUN_DEDUPS,					/* fruitless pass, no split either */
+	BUN_SPLITS,					/* a pass, and a split all the same */
+	BUN_BLOCKS_VISITED,			/* heap blocks the table AM was asked about */
+	BUN_BLOCKS_ALL_VISIBLE,		/* skipped: nothing dead there */
+	BUN_BLOCKS_NOT_CACHED,		/* skipped: would have needed I/O */
+	BUN_ENTRIES_LIVE,			/* samples of fruitless passes: live rows */
+	BUN_ENTRIES_RECENTLY_DEAD,	/* the same: dead, but not for everybody */
+	BUN_BLOCKED_BY_HORIZON,		/* fruitless passes that met such a row */
+	BUN_PASS_TIME				/* nanoseconds, if bunbtree.track_timing */
+} BunCounter;
+
+#define BUN_NCOUNTERS (BUN_PASS_TIME + 1)
+
+/*
+ * What is known of an index, by all backends.  In shared memory, unless there
+ * was no room (shared.c); no lock protects it, because everything is a number
+ * of its own, and advice or a counter.
+ *
+ * "generation" says whose slot it is: it changes when the slot is given up.
+ */
+typedef struct BunSlot
+{
+	pg_atomic_uint32 generation;
+	pg_atomic_uint32 heapfile;	/* heap file that the yield map describes */
+	pg_atomic_uint32 evidence;	/* a BunEvidence: has the table dead rows? */
+	pg_atomic_uint64 ticks;		/* insertions so far: policy.c's clock */
+	pg_atomic_uint64 next_look; /* tick at which to look for evidence */
+	pg_atomic_uint64 blocker;	/* deleter of a row that a pass could not free
+								 * because the horizon is held (a
+								 * FullTransactionId), or 0 */
+	pg_atomic_uint64 backoff[BUN_NKINDS];	/* see policy.c */
+	BunYieldMap yield;
+	pg_atomic_uint64 counters[BUN_NKINDS][BUN_NCOUNTERS];
+	pg_atomic_uint64 longest_pass;	/* nanoseconds */
+	pg_atomic_uint64 last_pass; /* a TimestampTz, or 0 */
+	pg_atomic_uint64 stats_reset;	/* likewise */
+} BunSlot;
 
 /*
  * Back-off of one kind of insertion; see policy.c.
@@ -148,38 +251,24 @@ typedef struct BunBackoff
 } BunBackoff;
 
 /*
- * Counters of one index; see stats.c.
- */
-typedef struct BunCounters
-{
-	uint64		passes;			/* passes made */
-	uint64		passes_productive;	/* passes that freed something */
-	uint64		declined;		/* insertions that might not ask: kept waiting
-								 * by back-off, or stopped by "off" when
-								 * nbtree would have had a pass */
-	uint64		entries_deleted;	/* TIDs that passes deleted */
-	uint64		heap_blocks_visited;	/* heap blocks the table AM was asked
-										 * about */
-	uint64		heap_blocks_all_visible;	/* skipped: nothing dead there */
-	uint64		heap_blocks_not_cached; /* skipped: would have needed I/O */
-	uint64		simple_deletions;	/* TIDs deleted by the LP_DEAD route */
-} BunCounters;
-
-/*
- * What a backend knows of an index.  Backend-local, so nothing protects it.
+ * A backend's own view of an index: a copy of what insertions need of its
+ * slot, and what has yet to be added there; see state.c.
  */
 typedef struct BunIndexState
 {
 	Oid			indexid;		/* hash key; must be first */
-	RelFileNumber heapfile;		/* heap file that the yield map describes */
-	uint64		ticks;			/* insertions so far: policy.c's clock */
-	uint64		next_look;		/* tick at which to look for evidence */
-	BunEvidence evidence;		/* has the table dead rows? */
-	FullTransactionId blocker;	/* deleter of a row that a pass could not free
-								 * because the horizon is held; or invalid */
+	uint32		generation;		/* of the slot, when it was found */
+	BunSlot    *slot;
+	struct BunIndexState *next_active;	/* in the list of those to flush */
+	bool		active;			/* in that list? */
+	uint64		ticks;			/* slot's ticks when last synchronized, and
+								 * this backend's insertions since */
+	uint64		synced;			/* ticks when last synchronized */
+	uint64		next_sync;		/* tick at which to synchronize */
+	BunEvidence evidence;
 	BunBackoff	backoff[BUN_NKINDS];
-	BunYieldMap yield;
-	BunCounters counters;
+	uint64		declined[BUN_NKINDS];	/* for the counters of these names */
+	uint64		simple_deleted[BUN_NKINDS];
 } BunIndexState;
 
 /*
@@ -189,14 +278,24 @@ typedef struct BunIndexState
 #define BUN_MAX_SAMPLES 4
 
 /*
- * What a pass tells policy.c.
+ * What became of an insertion that had a pass.  The first group is filled by
+ * pass.c, with the leaf page locked, the second after the insertion.
  */
 typedef struct BunOutcome
 {
-	int			visited;		/* heap blocks */
 	int			freed;			/* entries */
+	int			freespace;		/* bytes that these took on the leaf page */
+	int			visited;		/* heap blocks */
+	int			all_visible;	/* heap blocks skipped for that reason */
+	int			not_cached;		/* likewise */
+	uint64		duration;		/* nanoseconds */
 	int			nsamples;
 	ItemPointerData samples[BUN_MAX_SAMPLES];
+
+	bool		split;			/* was the page split all the same? */
+	int			live;			/* samples that are live rows */
+	int			recently_dead;	/* samples that are rows dead for some */
+	FullTransactionId blocker;	/* oldest deleter of these, or invalid */
 } BunOutcome;
 
 /*
@@ -213,6 +312,8 @@ typedef struct BunCall
 	BunKind		kind;			/* of the insertion */
 	bool		may_ask;		/* policy's answer for this insertion */
 	bool		asked;			/* was there a pass? */
+	BlockNumber leaf;			/* page of the pass, if there was one */
+	BlockNumber right;			/* its right sibling before the insertion */
 	BunOutcome	outcome;		/* of the pass, if there was one */
 } BunCall;
 
@@ -318,21 +419,64 @@ extern TransactionId bun_index_delete_tuples(BunCall *call,
 extern TransactionId bun_pass(BunCall *call, TM_IndexDeleteOp *delstate);
 
 /* policy.c */
-extern void bun_policy_start(BunIndexState *state, Relation heap);
-extern void bun_policy_look(BunIndexState *state, Relation heap);
+extern void bun_policy_start(BunIndexState *state, Relation index,
+							 Relation heap);
+extern void bun_policy_load(BunIndexState *state);
+extern void bun_policy_tick(BunIndexState *state, Relation index,
+							Relation heap);
+extern void bun_policy_look(BunIndexState *state, Relation index,
+							Relation heap);
 extern bool bun_policy_hopeful(const BunIndexState *state, BunKind kind);
 extern void bun_policy_learn(BunIndexState *state, BunKind kind,
-							 const BunOutcome *outcome, Relation heap);
+							 const BunOutcome *outcome, Relation index);
 
 /* yield.c */
+extern void bun_yield_init(BunYieldMap *map);
+extern void bun_yield_set_prior(BunYieldMap *map, float prior);
 extern void bun_yield_reset(BunYieldMap *map);
 extern float bun_yield_expect(BunYieldMap *map, BlockNumber blkno);
 extern void bun_yield_learn(BunYieldMap *map, BlockNumber blkno,
 							int examined, int freed);
 extern void bun_yield_drift(BunYieldMap *map);
 
-/* stats.c */
+/* sample.c */
+extern void bun_sample(BunOutcome *outcome, Relation heap);
+extern FullTransactionId bun_older_xid(FullTransactionId a,
+									   FullTransactionId b);
+
+/* shared.c */
+extern void bun_shared_init(void);
+extern BunSlot *bun_slot_attach(Oid indexid, bool *taken);
+extern void bun_slot_init(BunSlot *slot, uint32 generation);
+extern bool bun_slot_is_shared(const BunSlot *slot);
+extern bool bun_slots_sweep(void);
+extern void bun_for_each_slot(void (*function) (Oid indexid, BunSlot *slot,
+												void *arg),
+							  void *arg);
+
+/* state.c */
+extern void bun_state_init(void);
 extern BunIndexState *bun_state(Relation index, Relation heap);
+extern void bun_state_sync(BunIndexState *state);
+extern void bun_state_flush_all(void);
+extern void bun_for_each_local_slot(void (*function) (Oid indexid,
+													  BunSlot *slot,
+													  void *arg),
+									void *arg);
+
+/* stats.c */
+extern void bun_stats_pass(BunSlot *slot, BunKind kind,
+						   const BunOutcome *outcome);
+
+/*
+ * Add to a counter.
+ */
+static inline void
+bun_count(BunSlot *slot, BunKind kind, BunCounter counter, uint64 n)
+{
+	if (n > 0)
+		pg_atomic_fetch_add_u64(&slot->counters[kind][counter], n);
+}
 
 /* planner.c */
 extern void bun_planner_init(void);

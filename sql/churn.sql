@@ -42,26 +42,8 @@ AS $$
 		   AND entries_deleted >= passes_productive
 		   AND (entries_deleted = 0) = (passes_productive = 0)
 		   AND (heap_blocks_visited > 0 OR entries_deleted = 0)
-	FROM bunbtree_stats(index) s;
+	FROM pg_stat_bunbtree WHERE indexrelid = index;
 $$;
-
---
--- The counters: one row, no NULLs, all zero before the first insertion
---
-CALL twice($$
-CREATE TABLE quiet (k int);
-CREATE INDEX quiet_k ON quiet USING @am (k);
-$$);
-SELECT * FROM bunbtree_stats('bun.quiet_k') \gdesc
-SELECT * FROM bunbtree_stats('bun.quiet_k');
--- Insertions into pages without dead rows delete nothing.
-CALL twice('INSERT INTO quiet SELECT i % 700 FROM generate_series(1, 3000) i');
-SELECT count(*), every(s IS NOT NULL) AS no_nulls, max(entries_deleted) AS entries_deleted,
-	   max(passes_productive) AS passes_productive
-FROM bunbtree_stats('bun.quiet_k') s;
--- For bunbtree indexes only.
-SELECT * FROM bunbtree_stats('bt.quiet_k');
-SELECT * FROM bunbtree_stats('bun.quiet');
 
 --
 -- Rows deleted, then inserted again with the same keys
@@ -192,10 +174,9 @@ CALL churn(6,
 		   $$ INSERT INTO bun.never SELECT i, i FROM generate_series(1, 1000) i ORDER BY hashint4(i) $$,
 		   $$ DELETE FROM bun.never WHERE @round < 6 $$);
 CALL churn(3, $$ UPDATE bun.never SET k = k + 1 $$);
-SELECT index, passes, entries_deleted, heap_blocks_visited
-FROM unnest('{bun.never_k,bun.never_u}'::regclass[]) index, bunbtree_stats(index)
-ORDER BY index::text;
-SELECT declined > 0 AS declined FROM bunbtree_stats('bun.never_u');
+SELECT indexrelname, passes, entries_deleted, heap_blocks_visited
+FROM pg_stat_bunbtree WHERE relname = 'never' ORDER BY 1;
+SELECT declined > 0 AS declined FROM pg_stat_bunbtree WHERE indexrelname = 'never_u';
 
 --
 -- Mode "hinted": as btree does.  A row deleted and inserted again is no hint, an
@@ -208,7 +189,7 @@ CREATE INDEX hinted_v ON bun.hinted USING bunbtree (v) WITH (bottomup = off);
 CALL churn(6,
 		   $$ INSERT INTO bun.hinted SELECT i, i FROM generate_series(1, 1000) i ORDER BY hashint4(i) $$,
 		   $$ DELETE FROM bun.hinted WHERE @round < 6 $$);
-SELECT passes, entries_deleted FROM bunbtree_stats('bun.hinted_k');
+SELECT passes, entries_deleted FROM pg_stat_bunbtree WHERE indexrelname = 'hinted_k';
 CALL churn(8, $$ UPDATE bun.hinted SET v = v + 1 $$);
 SELECT * FROM summary('bun.hinted_k');
 
@@ -228,7 +209,7 @@ BEGIN
 			   'INSERT INTO bun.switch SELECT i FROM generate_series(1, 1000) i ORDER BY hashint4(i)',
 			   'DELETE FROM bun.switch');
 	INSERT INTO bun.switch_log
-		SELECT count(*), what, (SELECT s.passes FROM bunbtree_stats('bun.switch_k') s)
+		SELECT count(*), what, (SELECT s.passes FROM pg_stat_bunbtree s WHERE indexrelname = 'switch_k')
 		FROM bun.switch_log;
 END
 $$;
@@ -256,7 +237,7 @@ CALL churn(6,
 		   $$ DELETE FROM bun.limited $$);
 SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted,
 	   heap_blocks_visited <= 2 * passes AS within_limit
-FROM bunbtree_stats('bun.limited_k');
+FROM pg_stat_bunbtree WHERE indexrelname = 'limited_k';
 
 --
 -- Heap blocks whose rows are all visible have nothing to delete: they are not
@@ -274,7 +255,7 @@ DELETE FROM bun.visible WHERE ctid < '(10,0)';
 CALL wait_for_horizon();
 INSERT INTO bun.visible SELECT i * 10 + 5, repeat('x', 100) FROM generate_series(1, 4000) i ORDER BY hashint4(i);
 SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted, heap_blocks_all_visible > 0 AS skipped
-FROM bunbtree_stats('bun.visible_k');
+FROM pg_stat_bunbtree WHERE indexrelname = 'visible_k';
 
 --
 -- An entry that is wide needs more room than passes make as a rule
@@ -290,7 +271,7 @@ SELECT pages('bun.wide_k');
 DELETE FROM bun.wide WHERE k < 'm0000000288';
 CALL wait_for_horizon();
 INSERT INTO bun.wide SELECT 'm' || string_agg(md5(i::text), '' ORDER BY i) FROM generate_series(1, 82) i;
-SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted FROM bunbtree_stats('bun.wide_k');
+SELECT passes > 0 AS asked, entries_deleted > 0 AS deleted FROM pg_stat_bunbtree WHERE indexrelname = 'wide_k';
 SELECT pages('bun.wide_k');
 RESET bunbtree.max_pass_time;
 
@@ -310,8 +291,8 @@ SELECT count(k) FROM bun.simple WHERE k > 0;
 RESET enable_seqscan;
 SET enable_indexscan = off;
 INSERT INTO bun.simple SELECT i FROM generate_series(1, 1000) i;
-SELECT passes, entries_deleted, simple_deletions > 0 AS simple_deletions
-FROM bunbtree_stats('bun.simple_k');
+SELECT passes, entries_deleted, entries_simple_deleted > 0 AS simple_deleted
+FROM pg_stat_bunbtree WHERE indexrelname = 'simple_k';
 
 SELECT check_indexes('bun');
 DROP SCHEMA bt, bun CASCADE;

@@ -7,7 +7,7 @@ CREATE TABLE opt (a int, b int)
 
 -- Storage parameters of our own ...
 CREATE INDEX opt_off ON opt USING bunbtree (a) WITH (bottomup = off);
-CREATE INDEX opt_hinted ON opt USING bunbtree (a) WITH (bottomup = hinted, heap_blocks = 1);
+CREATE INDEX opt_hinted ON opt USING bunbtree (a) WITH (bottomup = hinted, heap_blocks = 1, io = any, min_yield = 0.5);
 CREATE INDEX opt_auto ON opt USING bunbtree (a) WITH (bottomup = 'AUTO', heap_blocks = 1400);
 -- ... next to btree's, which mean the same ...
 CREATE INDEX opt_btree ON opt USING bunbtree (a)
@@ -26,6 +26,9 @@ CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (heap_blocks = 0);
 CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (heap_blocks = 1401);
 CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (heap_blocks = -1);
 CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (heap_blocks = 'many');
+CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (io = disk);
+CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (min_yield = -0.5);
+CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (min_yield = 101);
 CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (fillfactor = 9);
 CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (fillfactor = 101);
 CREATE INDEX opt_wrong ON opt USING bunbtree (a) WITH (deduplicate_items = perhaps);
@@ -69,8 +72,11 @@ SHOW bunbtree.max_pass_time;
 SET bunbtree.max_pass_time = '1s';
 SHOW bunbtree.max_pass_time;
 SET bunbtree.bottomup = sometimes;
-SET bunbtree.read_blocks = -1;
-SET bunbtree.read_blocks = 1401;
+SET bunbtree.io = none;
+SET bunbtree.min_yield = -1;
+SET bunbtree.min_yield = 101;
+SET bunbtree.track_timing = perhaps;
+SET bunbtree.max_indexes = 10;
 SET bunbtree.heap_blocks = 0;
 SET bunbtree.heap_blocks = 1401;
 SET bunbtree.heap_blocks = many;

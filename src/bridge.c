@@ -55,6 +55,7 @@
 
 #include "bunbtree.h"
 
+#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "nodes/execnodes.h"
@@ -305,7 +306,8 @@ bun_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * amvacuumcleanup: nbtree's, presented.
+ * amvacuumcleanup: nbtree's, presented, and an occasion to look for what has been
+ * left in shared memory.
  */
 IndexBulkDeleteResult *
 bun_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
@@ -314,5 +316,8 @@ bun_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 
 	stats = btvacuumcleanup(info, stats);
 	bun_end_call(call);
+
+	if (!info->analyze_only && !IsParallelWorker())
+		(void) bun_slots_sweep();
 	return stats;
 }

@@ -25,13 +25,22 @@ PG_MODULE_MAGIC;
 /* GUCs */
 int			bun_guc_bottomup = BUN_MODE_AUTO;
 int			bun_guc_heap_blocks = 64;
-int			bun_guc_read_blocks = 0;
+int			bun_guc_io = BUN_IO_CACHED;
+int			bun_guc_max_indexes = 2000;
 double		bun_guc_max_pass_time = 1.0;
+double		bun_guc_min_yield = 0.0;
+bool		bun_guc_track_timing = false;
 
 static const struct config_enum_entry bottomup_values[] = {
 	{"off", BUN_MODE_OFF, false},
 	{"hinted", BUN_MODE_HINTED, false},
 	{"auto", BUN_MODE_AUTO, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry io_values[] = {
+	{"cached", BUN_IO_CACHED, false},
+	{"any", BUN_IO_ANY, false},
 	{NULL, 0, false}
 };
 
@@ -66,14 +75,43 @@ _PG_init(void)
 							NULL, NULL, NULL);
 
 	/* For superusers only, for the same reason as max_pass_time. */
-	DefineCustomIntVariable("bunbtree.read_blocks",
-							"Number of heap blocks that one pass over a leaf page may read into shared buffers.",
-							"The others that are not there already are skipped.",
-							&bun_guc_read_blocks,
-							0, 0, BUN_MAX_HEAP_BLOCKS,
-							PGC_SUSET,
+	DefineCustomEnumVariable("bunbtree.io",
+							 "Whether a pass over a leaf page may read heap blocks into shared buffers.",
+							 "\"cached\" skips those that are not there, \"any\" reads up to 16. "
+							 "The index storage parameter \"io\" takes precedence.",
+							 &bun_guc_io,
+							 BUN_IO_CACHED,
+							 io_values,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomRealVariable("bunbtree.min_yield",
+							 "Entries freed per heap block visited below which a pass over a leaf page gives up.",
+							 "The index storage parameter \"min_yield\" takes precedence.",
+							 &bun_guc_min_yield,
+							 0.0, 0.0, 100.0,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("bunbtree.max_indexes",
+							"Number of indexes that have room in shared memory for what is learned and counted.",
+							"A change takes effect when the server is restarted.",
+							&bun_guc_max_indexes,
+							2000, 1, 1000000,
+							PGC_SIGHUP,
 							0,
 							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("bunbtree.track_timing",
+							 "Collects the time that passes take in pg_stat_bunbtree.",
+							 NULL,
+							 &bun_guc_track_timing,
+							 false,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
 
 	/*
 	 * For superusers only: the leaf page stays locked for that long, and
@@ -92,6 +130,8 @@ _PG_init(void)
 
 	bun_options_init();
 	bun_bridge_init();
+	bun_shared_init();
+	bun_state_init();
 	bun_planner_init();
 
 	/*

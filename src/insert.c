@@ -24,6 +24,10 @@
 #include "bunbtree.h"
 
 #include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
+
+static void after_pass(BunCall *call, Relation heap);
+static BlockNumber right_sibling(Relation index, BlockNumber leaf, bool lock);
 
 /*
  * aminsert.
@@ -57,8 +61,8 @@ bun_insert(Relation index, Datum *values, bool *isnull,
 		indexInfo->ii_AmCache = bun_state(index, heap);
 	state = indexInfo->ii_AmCache;
 
-	if (unlikely(++state->ticks >= state->next_look))
-		bun_policy_look(state, heap);
+	if (unlikely(++state->ticks >= state->next_sync))
+		bun_policy_tick(state, index, heap);
 
 	call->state = state;
 	call->asked = false;
@@ -77,7 +81,7 @@ bun_insert(Relation index, Datum *values, bool *isnull,
 	if (unlikely(mode == BUN_MODE_OFF))
 		indexUnchanged = false;
 	else if (state->ticks < state->backoff[call->kind].until)
-		state->counters.declined++;
+		state->declined[call->kind]++;
 	else
 	{
 		call->may_ask = true;
@@ -89,9 +93,8 @@ bun_insert(Relation index, Datum *values, bool *isnull,
 					  indexUnchanged, indexInfo);
 	bun_end_call(call);
 
-	/* No lock is held any more: time to think about what the pass brought. */
 	if (unlikely(call->asked))
-		bun_policy_learn(state, call->kind, &call->outcome, heap);
+		after_pass(call, heap);
 
 	return result;
 }
@@ -111,11 +114,17 @@ bun_index_delete_tuples(BunCall *call, TM_IndexDeleteOp *delstate)
 	if (delstate->bottomup)
 	{
 		if (call->may_ask)
+		{
+			call->asked = true;
+			call->leaf = delstate->iblknum;
+			call->right = right_sibling(delstate->irel, delstate->iblknum,
+										false);
 			return bun_pass(call, delstate);
+		}
 
 		/* With "off" in force, only insertions that get here were declined. */
 		if (bun_index_mode(call->index) == BUN_MODE_OFF)
-			call->state->counters.declined++;
+			call->state->declined[call->kind]++;
 
 		/* Nothing to delete: the contract's way to decline. */
 		delstate->ndeltids = 0;
@@ -127,7 +136,46 @@ bun_index_delete_tuples(BunCall *call, TM_IndexDeleteOp *delstate)
 	for (int i = 0; i < delstate->ndeltids; i++)
 	{
 		if (delstate->status[delstate->deltids[i].id].knowndeletable)
-			call->state->counters.simple_deletions++;
+			call->state->simple_deleted[call->kind]++;
 	}
 	return horizon;
+}
+
+/*
+ * An insertion that had a pass is over, and no lock is held any more: time to
+ * think about what it has brought.
+ *
+ * A leaf page that has another right sibling than before has been split.  (Or
+ * VACUUM has deleted that sibling in between, which is rare, and taken for a
+ * split.)
+ */
+static void
+after_pass(BunCall *call, Relation heap)
+{
+	BunOutcome *outcome = &call->outcome;
+
+	outcome->split =
+		right_sibling(call->index, call->leaf, true) != call->right;
+	bun_sample(outcome, heap);
+	bun_policy_learn(call->state, call->kind, outcome, call->index);
+	bun_stats_pass(call->state->slot, call->kind, outcome);
+}
+
+/*
+ * Right sibling of a leaf page, which the caller has locked unless "lock" is
+ * set.
+ */
+static BlockNumber
+right_sibling(Relation index, BlockNumber leaf, bool lock)
+{
+	Buffer		buffer = ReadBuffer(index, leaf);
+	BlockNumber result;
+
+	if (lock)
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	result = BTPageGetOpaque(BufferGetPage(buffer))->btpo_next;
+	if (lock)
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	ReleaseBuffer(buffer);
+	return result;
 }

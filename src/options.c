@@ -27,6 +27,12 @@ static relopt_enum_elt_def bottomup_members[] = {
 	{NULL, 0}
 };
 
+static relopt_enum_elt_def io_members[] = {
+	{"cached", BUN_IO_CACHED},
+	{"any", BUN_IO_ANY},
+	{NULL, 0}
+};
+
 /*
  * Called once, when the library is loaded.
  */
@@ -56,6 +62,14 @@ bun_options_init(void)
 	add_int_reloption(bun_relopt_kind, "heap_blocks",
 					  "Heap blocks that one pass over a leaf page may visit",
 					  -1, 1, BUN_MAX_HEAP_BLOCKS, lockmode);
+	add_enum_reloption(bun_relopt_kind, "io",
+					   "Whether a pass over a leaf page may read heap blocks into shared buffers",
+					   io_members, BUN_IO_UNSET,
+					   "Valid values are \"cached\" and \"any\".",
+					   lockmode);
+	add_real_reloption(bun_relopt_kind, "min_yield",
+					   "Entries freed per heap block visited below which a pass gives up",
+					   -1, 0, 100, lockmode);
 }
 
 /*
@@ -77,7 +91,11 @@ bun_options(Datum reloptions, bool validate)
 		{.optname = "bottomup", .opttype = RELOPT_TYPE_ENUM,
 		.offset = offsetof(BunOptions, bottomup)},
 		{.optname = "heap_blocks", .opttype = RELOPT_TYPE_INT,
-		.offset = offsetof(BunOptions, heap_blocks)}
+		.offset = offsetof(BunOptions, heap_blocks)},
+		{.optname = "io", .opttype = RELOPT_TYPE_ENUM,
+		.offset = offsetof(BunOptions, io)},
+		{.optname = "min_yield", .opttype = RELOPT_TYPE_REAL,
+		.offset = offsetof(BunOptions, min_yield)}
 	};
 
 	return (bytea *) build_reloptions(reloptions, validate,

@@ -44,6 +44,9 @@
  */
 #define MAX_FRUITLESS 8
 
+/* Heap blocks after which a pass has to yield what "min_yield" demands. */
+#define MIN_YIELD_VISITED 16
+
 /*
  * A pass without much hope is a probe: it considers so many heap blocks, visits
  * so many of them, and asks for so many entries of each.  It goes on as a full
@@ -104,7 +107,7 @@ static void visit_run(Relation heap, const TM_IndexDeleteOp *delstate,
 					  int first, int ntids, Findings *findings);
 static ItemPointer pick_sample(const TM_IndexDeleteOp *delstate, int first,
 							   int ntids);
-static bool out_of_time(instr_time start);
+static double elapsed_seconds(instr_time start);
 
 /*
  * Look for deletable entries on a leaf page that is about to split.
@@ -119,12 +122,12 @@ TransactionId
 bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 {
 	Relation	heap = call->heap;
-	BunIndexState *state = call->state;
-	BunYieldMap *yield = &state->yield;
-	BunCounters *counters = &state->counters;
+	BunYieldMap *yield = &call->state->slot->yield;
 	BunOutcome *outcome = &call->outcome;
 	int			budget = bun_index_heap_blocks(delstate->irel);
-	bool		probing = !bun_policy_hopeful(state, call->kind);
+	int			max_reads = bun_index_max_reads(delstate->irel);
+	double		min_yield = bun_index_min_yield(delstate->irel);
+	bool		probing = !bun_policy_hopeful(call->state, call->kind);
 	int			nblocks;
 	int			considered = 0;
 	int			nread = 0;
@@ -139,8 +142,7 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 
 	INSTR_TIME_SET_CURRENT(start);
 
-	call->asked = true;
-	outcome->nsamples = 0;
+	memset(outcome, 0, offsetof(BunOutcome, samples));
 
 	nblocks = group_by_block(delstate);
 	rank_blocks(yield, nblocks);
@@ -152,7 +154,8 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	 * buffers make nobody wait.
 	 */
 	check_vm = heap->rd_rel->relallvisible > 0;
-	check_cache = yield->highest >= (BlockNumber) NBuffers / 2 &&
+	check_cache = pg_atomic_read_u32(&yield->highest) >=
+		(BlockNumber) NBuffers / 2 &&
 		!RelationUsesLocalBuffers(heap);
 
 	while (nblocks > 0 && visited < budget)
@@ -164,18 +167,19 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 
 		if (probing && considered >= PROBE_CONSIDERED)
 			break;
-		if (++considered % CLOCK_INTERVAL == 0 && out_of_time(start))
+		if (++considered % CLOCK_INTERVAL == 0 &&
+			elapsed_seconds(start) * 1000 >= bun_guc_max_pass_time)
 			break;
 
 		if (check_vm && is_all_visible(heap, block->blkno, &vmbuffer))
 		{
-			counters->heap_blocks_all_visible++;
+			outcome->all_visible++;
 			continue;
 		}
 		if (check_cache && !is_cached(heap, MAIN_FORKNUM, block->blkno) &&
-			nread++ >= bun_guc_read_blocks)
+			nread++ >= max_reads)
 		{
-			counters->heap_blocks_not_cached++;
+			outcome->not_cached++;
 			continue;
 		}
 
@@ -226,6 +230,9 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 
 		if (probing && visited >= PROBE_VISITED)
 			break;
+		if (visited >= MIN_YIELD_VISITED &&
+			findings.freed < visited * min_yield)
+			break;
 	}
 
 	if (BufferIsValid(vmbuffer))
@@ -237,10 +244,8 @@ bun_pass(BunCall *call, TM_IndexDeleteOp *delstate)
 	bun_yield_drift(yield);
 	outcome->visited = visited;
 	outcome->freed = findings.freed;
-	counters->passes++;
-	counters->passes_productive += findings.freed > 0;
-	counters->entries_deleted += findings.freed;
-	counters->heap_blocks_visited += visited;
+	outcome->freespace = findings.freespace;
+	outcome->duration = elapsed_seconds(start) * 1e9;
 
 	return findings.horizon;
 }
@@ -502,14 +507,14 @@ pick_sample(const TM_IndexDeleteOp *delstate, int first, int ntids)
 }
 
 /*
- * Has the pass held the leaf page for as long as it may?
+ * How long has the pass held the leaf page?
  */
-static bool
-out_of_time(instr_time start)
+static double
+elapsed_seconds(instr_time start)
 {
 	instr_time	elapsed;
 
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
-	return INSTR_TIME_GET_MILLISEC(elapsed) >= bun_guc_max_pass_time;
+	return INSTR_TIME_GET_DOUBLE(elapsed);
 }

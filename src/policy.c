@@ -7,8 +7,9 @@
  * one at every split.  So we ask where it has paid, or where there is reason
  * to believe that it will, and otherwise now and then.
  *
- * Time is counted in insertions into the index ("ticks").  Each kind of
- * insertion backs off by itself, and may ask from the tick "until" on:
+ * Time is counted in insertions into the index ("ticks"), those of all backends.
+ * Each kind of insertion backs off by itself, and may ask from the tick "until"
+ * on:
  *
  * - A pass that pays earns credit, one that does not uses it up; with credit
  *	 left the next insertion may ask.  Without, the kind waits 64 insertions,
@@ -23,6 +24,10 @@
  *	 small to show in the table's totals, the aborted rows, and what died
  *	 before statistics were lost.
  *
+ * All backends share what is learned (BunSlot).  Each acts on its own copy
+ * (BunIndexState), which may be a few hundred ticks old, and writes back without
+ * a lock: if two learn at once, one lesson may be lost.
+ *
  * Nothing here runs with a buffer lock held.
  *
  * Portions Copyright (c) 2026, bunbtree developers
@@ -36,17 +41,18 @@
 
 #include "bunbtree.h"
 
-#include "access/heapam.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
 /*
  * Evidence is looked up every LOOK_INTERVAL ticks, a horizon that blocks every
- * BLOCKED_LOOK_INTERVAL: either costs about as much as an index descent.
+ * BLOCKED_LOOK_INTERVAL, by one of the backends: either costs about as much as an
+ * index descent.  A backend reads and writes shared memory every SYNC_INTERVAL
+ * insertions at the latest.
  */
 #define LOOK_INTERVAL			256
 #define BLOCKED_LOOK_INTERVAL	64
+#define SYNC_INTERVAL			256
 
 /*
  * Dead rows of a table from which on there is some evidence, and their share
@@ -84,20 +90,24 @@
  */
 #define VISITS_PER_PAID_ENTRY	16
 
+/* A BunBackoff in 64 bits, so that it is read and written as a whole. */
+#define BACKOFF_UNTIL_SHIFT		16
+#define BACKOFF_STREAK_SHIFT	8
+#define BACKOFF_MASK			0xff
+
 static BunEvidence look_for_dead_rows(Relation heap, float *fraction);
+static void store_backoff(BunIndexState *state, BunKind kind);
 static void end_all_waits(BunIndexState *state);
-static FullTransactionId older_of(FullTransactionId a, FullTransactionId b);
-static FullTransactionId blocking_xid(Relation heap, ItemPointer tid);
+static void add_blocker(BunSlot *slot, FullTransactionId blocker,
+						Relation index);
 
 /*
- * First touch of an index by this backend: "state" is all zeroes but for its
- * key.
+ * First touch of an index by any backend: its slot is empty.
  */
 void
-bun_policy_start(BunIndexState *state, Relation heap)
+bun_policy_start(BunIndexState *state, Relation index, Relation heap)
 {
-	state->blocker = InvalidFullTransactionId;
-	bun_policy_look(state, heap);
+	bun_policy_look(state, index, heap);
 	if (state->evidence == BUN_NONE)
 	{
 		for (int kind = BUN_HINTED + 1; kind < BUN_NKINDS; kind++)
@@ -105,43 +115,101 @@ bun_policy_start(BunIndexState *state, Relation heap)
 			state->backoff[kind].streak = MAX_STREAK_NONE;
 			state->backoff[kind].until =
 				state->ticks + (FIRST_WAIT << MAX_STREAK_NONE);
+			store_backoff(state, kind);
 		}
 	}
 }
 
 /*
- * Look for reasons to ask: dead rows in the table, a horizon that has moved.
- * Called as soon as state->ticks has reached state->next_look.
+ * Copy from the slot what the backends have learned; state->ticks is up to
+ * date.
  */
 void
-bun_policy_look(BunIndexState *state, Relation heap)
+bun_policy_load(BunIndexState *state)
 {
+	BunSlot    *slot = state->slot;
+
+	state->evidence = pg_atomic_read_u32(&slot->evidence);
+	for (int kind = 0; kind < BUN_NKINDS; kind++)
+	{
+		uint64		packed = pg_atomic_read_u64(&slot->backoff[kind]);
+
+		state->backoff[kind].until = packed >> BACKOFF_UNTIL_SHIFT;
+		state->backoff[kind].streak =
+			(packed >> BACKOFF_STREAK_SHIFT) & BACKOFF_MASK;
+		state->backoff[kind].credit = packed & BACKOFF_MASK;
+	}
+	state->next_sync = Min(pg_atomic_read_u64(&slot->next_look),
+						   state->ticks + SYNC_INTERVAL);
+}
+
+/*
+ * Write back what has been learned of a kind.
+ */
+static void
+store_backoff(BunIndexState *state, BunKind kind)
+{
+	const BunBackoff *backoff = &state->backoff[kind];
+
+	pg_atomic_write_u64(&state->slot->backoff[kind],
+						backoff->until << BACKOFF_UNTIL_SHIFT |
+						(uint64) backoff->streak << BACKOFF_STREAK_SHIFT |
+						(uint64) backoff->credit);
+}
+
+/*
+ * An insertion has reached state->next_sync.
+ */
+void
+bun_policy_tick(BunIndexState *state, Relation index, Relation heap)
+{
+	bun_state_sync(state);
+	if (state->ticks >= pg_atomic_read_u64(&state->slot->next_look))
+		bun_policy_look(state, index, heap);
+}
+
+/*
+ * Look for reasons to ask: dead rows in the table, a horizon that has moved.
+ */
+void
+bun_policy_look(BunIndexState *state, Relation index, Relation heap)
+{
+	BunSlot    *slot = state->slot;
 	float		fraction;
 	BunEvidence evidence = look_for_dead_rows(heap, &fraction);
+	uint32		heapfile;
+	uint64		blocker;
+
+	bun_yield_set_prior(&slot->yield, Max(fraction, MIN_PRIOR));
 
 	/* A rewritten heap has its rows elsewhere. */
-	state->yield.prior = Max(fraction, MIN_PRIOR);
-	if (state->heapfile != bun_file_number(heap))
-	{
-		state->heapfile = bun_file_number(heap);
-		bun_yield_reset(&state->yield);
-	}
+	heapfile = pg_atomic_read_u32(&slot->heapfile);
+	if (heapfile != bun_file_number(heap) &&
+		pg_atomic_compare_exchange_u32(&slot->heapfile, &heapfile,
+									   bun_file_number(heap)))
+		bun_yield_reset(&slot->yield);
 
-	if (evidence > state->evidence &&
-		!FullTransactionIdIsValid(state->blocker))
+	blocker = pg_atomic_read_u64(&slot->blocker);
+	if (evidence > state->evidence && blocker == 0)
 		end_all_waits(state);
 	state->evidence = evidence;
+	pg_atomic_write_u32(&slot->evidence, evidence);
 
-	if (FullTransactionIdIsValid(state->blocker) &&
-		GlobalVisCheckRemovableFullXid(heap, state->blocker))
+	if (blocker != 0 &&
+		GlobalVisCheckRemovableFullXid(heap,
+									   FullTransactionIdFromU64(blocker)) &&
+		pg_atomic_compare_exchange_u64(&slot->blocker, &blocker, 0))
 	{
-		state->blocker = InvalidFullTransactionId;
 		end_all_waits(state);
+		ereport(DEBUG1,
+				(errmsg_internal("index \"%s\": rows deleted by transaction " UINT64_FORMAT " can be removed now, passes begin again",
+								 RelationGetRelationName(index), blocker)));
+		blocker = 0;
 	}
 
-	state->next_look = state->ticks +
-		(FullTransactionIdIsValid(state->blocker) ?
-		 BLOCKED_LOOK_INTERVAL : LOOK_INTERVAL);
+	pg_atomic_write_u64(&slot->next_look, state->ticks +
+						(blocker != 0 ? BLOCKED_LOOK_INTERVAL : LOOK_INTERVAL));
+	bun_policy_load(state);
 }
 
 /*
@@ -159,54 +227,63 @@ bun_policy_hopeful(const BunIndexState *state, BunKind kind)
  */
 void
 bun_policy_learn(BunIndexState *state, BunKind kind, const BunOutcome *outcome,
-				 Relation heap)
+				 Relation index)
 {
 	BunBackoff *backoff = &state->backoff[kind];
-	FullTransactionId blocker = InvalidFullTransactionId;
 	int			max_streak;
+
+	bun_state_sync(state);
 
 	if (outcome->freed > 0 &&
 		outcome->freed * VISITS_PER_PAID_ENTRY >= outcome->visited)
 	{
 		backoff->streak = 0;
 		backoff->credit = Min(backoff->credit + 1, MAX_CREDIT);
-		return;
 	}
-
-	if (backoff->credit > 0)
-	{
+	else if (backoff->credit > 0)
 		backoff->credit--;
-		return;
-	}
-
-	/* Nothing to delete, or nothing that may be deleted yet? */
-	if (outcome->freed == 0)
-	{
-		for (int i = 0; i < outcome->nsamples; i++)
-		{
-			ItemPointerData tid = outcome->samples[i];
-
-			blocker = older_of(blocker, blocking_xid(heap, &tid));
-		}
-	}
-
-	/*
-	 * The oldest of all blockers ends the waits of all kinds, and only when
-	 * it has been removed: another kind's failure says nothing about it.
-	 */
-	state->blocker = older_of(state->blocker, blocker);
-
-	if (FullTransactionIdIsValid(blocker))
-		max_streak = MAX_STREAK_BLOCKED;
-	else if (state->evidence == BUN_PLENTY)
-		max_streak = MAX_STREAK_PLENTY;
-	else if (state->evidence == BUN_SOME)
-		max_streak = MAX_STREAK_SOME;
 	else
-		max_streak = MAX_STREAK_NONE;
-	backoff->streak = Min(backoff->streak, max_streak);
-	backoff->until = state->ticks + ((uint64) FIRST_WAIT << backoff->streak);
-	backoff->streak++;
+	{
+		if (FullTransactionIdIsValid(outcome->blocker))
+			add_blocker(state->slot, outcome->blocker, index);
+
+		if (FullTransactionIdIsValid(outcome->blocker))
+			max_streak = MAX_STREAK_BLOCKED;
+		else if (state->evidence == BUN_PLENTY)
+			max_streak = MAX_STREAK_PLENTY;
+		else if (state->evidence == BUN_SOME)
+			max_streak = MAX_STREAK_SOME;
+		else
+			max_streak = MAX_STREAK_NONE;
+		backoff->streak = Min(backoff->streak, max_streak);
+		backoff->until = state->ticks + ((uint64) FIRST_WAIT << backoff->streak);
+		backoff->streak++;
+	}
+	store_backoff(state, kind);
+}
+
+/*
+ * A transaction has deleted rows that cannot be removed yet.
+ *
+ * The oldest such transaction ends the waits of all kinds, and only when what
+ * it has deleted can be removed: another kind's failure says nothing about it.
+ */
+static void
+add_blocker(BunSlot *slot, FullTransactionId blocker, Relation index)
+{
+	uint64		new = U64FromFullTransactionId(blocker);
+	uint64		old = pg_atomic_read_u64(&slot->blocker);
+
+	while (old == 0 || old > new)
+	{
+		if (!pg_atomic_compare_exchange_u64(&slot->blocker, &old, new))
+			continue;
+		if (old == 0)
+			ereport(DEBUG1,
+					(errmsg_internal("index \"%s\": rows deleted by transaction " UINT64_FORMAT " cannot be removed yet, passes wait",
+									 RelationGetRelationName(index), new)));
+		break;
+	}
 }
 
 /*
@@ -263,102 +340,6 @@ end_all_waits(BunIndexState *state)
 	{
 		state->backoff[kind].until = state->ticks;
 		state->backoff[kind].streak = 0;
+		store_backoff(state, kind);
 	}
-}
-
-/*
- * The older of two transactions, either of which may be invalid.
- */
-static FullTransactionId
-older_of(FullTransactionId a, FullTransactionId b)
-{
-	if (!FullTransactionIdIsValid(a))
-		return b;
-	if (!FullTransactionIdIsValid(b) || FullTransactionIdPrecedes(a, b))
-		return a;
-	return b;
-}
-
-/*
- * If the row at this TID, that is the last version of its HOT chain, has been
- * deleted, but not long enough ago for its index entry to go, return the
- * deleting transaction, else InvalidFullTransactionId.
- *
- * Pins and share-locks the heap block.  A sample: the row may have been moved
- * or removed since the pass looked at it, which is as good as live.
- */
-static FullTransactionId
-blocking_xid(Relation heap, ItemPointer tid)
-{
-	TransactionId xid = InvalidTransactionId;
-	OffsetNumber offnum = ItemPointerGetOffsetNumber(tid);
-	Buffer		buffer;
-	Page		page;
-
-	buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-
-	/* A chain is no longer than the page has items. */
-	for (int i = 0; i < MaxHeapTuplesPerPage; i++)
-	{
-		ItemId		lp;
-		HeapTupleData tuple;
-		TransactionId dead_after;
-		bool		is_multi;
-
-		if (offnum < FirstOffsetNumber || offnum > PageGetMaxOffsetNumber(page))
-			break;
-		lp = PageGetItemId(page, offnum);
-		if (ItemIdIsRedirected(lp))
-		{
-			offnum = ItemIdGetRedirect(lp);
-			continue;
-		}
-		if (!ItemIdIsNormal(lp))
-			break;
-
-		tuple.t_data = (HeapTupleHeader) PageGetItem(page, lp);
-		tuple.t_len = ItemIdGetLength(lp);
-		tuple.t_tableOid = RelationGetRelid(heap);
-		ItemPointerSet(&tuple.t_self, BufferGetBlockNumber(buffer), offnum);
-
-		if (HeapTupleHeaderIsHotUpdated(tuple.t_data))
-		{
-			offnum = ItemPointerGetOffsetNumber(&tuple.t_data->t_ctid);
-			continue;
-		}
-
-		/*
-		 * Hint bits can change under a share lock, so whether xmax is a
-		 * MultiXactId has to be looked at before.  If it is, and the update
-		 * is in progress, leave it: the next sample will do.
-		 */
-		is_multi = (tuple.t_data->t_infomask & HEAP_XMAX_IS_MULTI) != 0;
-		switch (HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &dead_after))
-		{
-			case HEAPTUPLE_RECENTLY_DEAD:
-				xid = dead_after;
-				break;
-			case HEAPTUPLE_DELETE_IN_PROGRESS:
-				if (!is_multi)
-					xid = HeapTupleHeaderGetRawXmax(tuple.t_data);
-				break;
-			default:
-				break;
-		}
-		break;
-	}
-	UnlockReleaseBuffer(buffer);
-
-	if (TransactionIdIsNormal(xid))
-	{
-		/* Not long past, so its epoch follows from the next xid's. */
-		FullTransactionId next = ReadNextFullTransactionId();
-		uint32		age = XidFromFullTransactionId(next) - xid;
-
-		if (age < PG_INT32_MAX && age < U64FromFullTransactionId(next))
-			return FullTransactionIdFromU64(U64FromFullTransactionId(next) - age);
-	}
-	return InvalidFullTransactionId;
 }

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *		What a backend knows of its indexes, and the function that shows it.
+ *		Counters, and the functions behind pg_stat_bunbtree.
  *
- * One BunIndexState for each index that this backend has inserted into, in a
- * hash table that lives as long as the backend.
+ * Each index has its counters for each kind of insertion; the view adds them
+ * up.  They are in the index's slot (shared.c), so a restart clears them, and
+ * are read one by one, without a lock.
  *
  * Portions Copyright (c) 2026, bunbtree developers
  *
@@ -17,124 +18,208 @@
 
 #include "bunbtree.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
-#include "utils/syscache.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
 
-PG_FUNCTION_INFO_V1(bunbtree_stats);
+PG_FUNCTION_INFO_V1(bunbtree_counters);
+PG_FUNCTION_INFO_V1(pg_stat_reset_bunbtree);
+
+/* Columns of bunbtree_counters(): index, kind, the counters, then these. */
+#define COUNTERS_COLUMNS	(2 + BUN_NCOUNTERS + 3)
+
+static const char *const kind_names[BUN_NKINDS] = {
+	[BUN_HINTED] = "hinted",
+	[BUN_APPEND] = "append",
+	[BUN_OTHER] = "other"
+};
 
 /*
- * With so many indexes, look for dropped ones before making room for another;
- * a session that makes and drops temporary tables all day needs it.
+ * A copy of the counters of an index, made with a lock held.
  */
-#define SWEEP_THRESHOLD 256
-
-static HTAB *states = NULL;
-
-static void forget_dropped_indexes(void);
-
-/*
- * State of an index, made at first use.
- *
- * The pointer stays valid as long as somebody holds a lock on the index: only
- * states of dropped indexes are removed.
- */
-BunIndexState *
-bun_state(Relation index, Relation heap)
+typedef struct Row
 {
-	Oid			indexid = RelationGetRelid(index);
-	BunIndexState *state;
+	Oid			indexid;
+	uint64		counters[BUN_NKINDS][BUN_NCOUNTERS];
+	uint64		longest_pass;
+	uint64		last_pass;
+	uint64		stats_reset;
+} Row;
 
-	if (states == NULL)
+typedef struct Rows
+{
+	Row		   *rows;
+	int			nrows;
+	int			size;
+} Rows;
+
+static void count_row(Oid indexid, BunSlot *slot, void *arg);
+static void copy_row(Oid indexid, BunSlot *slot, void *arg);
+static void reset_row(Oid indexid, BunSlot *slot, void *arg);
+
+/*
+ * An insertion of this kind had a pass, which had this outcome.
+ */
+void
+bun_stats_pass(BunSlot *slot, BunKind kind, const BunOutcome *outcome)
+{
+	bool		productive = outcome->freed > 0;
+	uint64		longest = pg_atomic_read_u64(&slot->longest_pass);
+
+	bun_count(slot, kind, BUN_PASSES, 1);
+	bun_count(slot, kind, BUN_PASSES_PRODUCTIVE, productive);
+	bun_count(slot, kind, BUN_ENTRIES_DELETED, outcome->freed);
+	bun_count(slot, kind, BUN_BYTES_FREED, outcome->freespace);
+	bun_count(slot, kind,
+			  outcome->split ? BUN_SPLITS :
+			  productive ? BUN_SPLITS_AVERTED : BUN_DEDUPS, 1);
+	bun_count(slot, kind, BUN_BLOCKS_VISITED, outcome->visited);
+	bun_count(slot, kind, BUN_BLOCKS_ALL_VISIBLE, outcome->all_visible);
+	bun_count(slot, kind, BUN_BLOCKS_NOT_CACHED, outcome->not_cached);
+	if (!productive)
 	{
-		HASHCTL		ctl;
-
-		ctl.keysize = sizeof(Oid);
-		ctl.entrysize = sizeof(BunIndexState);
-		ctl.hcxt = TopMemoryContext;
-		states = hash_create("bunbtree index states", 64, &ctl,
-							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		bun_count(slot, kind, BUN_ENTRIES_LIVE, outcome->live);
+		bun_count(slot, kind, BUN_ENTRIES_RECENTLY_DEAD, outcome->recently_dead);
+		bun_count(slot, kind, BUN_BLOCKED_BY_HORIZON, outcome->recently_dead > 0);
 	}
+	if (bun_guc_track_timing)
+		bun_count(slot, kind, BUN_PASS_TIME, outcome->duration);
 
-	state = hash_search(states, &indexid, HASH_FIND, NULL);
-	if (state == NULL)
-	{
-		BunIndexState fresh;
-
-		if (hash_get_num_entries(states) % SWEEP_THRESHOLD ==
-			SWEEP_THRESHOLD - 1)
-			forget_dropped_indexes();
-
-		/* Make it first, enter it then: looking for evidence may fail. */
-		memset(&fresh, 0, sizeof(fresh));
-		fresh.indexid = indexid;
-		bun_policy_start(&fresh, heap);
-
-		state = hash_search(states, &indexid, HASH_ENTER, NULL);
-		*state = fresh;
-	}
-	return state;
+	while (outcome->duration > longest &&
+		   !pg_atomic_compare_exchange_u64(&slot->longest_pass, &longest,
+										   outcome->duration))
+		;
+	pg_atomic_write_u64(&slot->last_pass, GetCurrentTimestamp());
 }
 
 /*
- * Remove the states of indexes that are gone.
- */
-static void
-forget_dropped_indexes(void)
-{
-	HASH_SEQ_STATUS scan;
-	BunIndexState *state;
-
-	hash_seq_init(&scan, states);
-	while ((state = hash_seq_search(&scan)) != NULL)
-	{
-		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(state->indexid)))
-			(void) hash_search(states, &state->indexid, HASH_REMOVE, NULL);
-	}
-}
-
-/*
- * bunbtree_stats(index regclass): one row of counters, all bigint
- *		What this backend's insertions into the index have led to, since it
- *		first inserted into it.  All zero if it has not.
+ * bunbtree_counters(): a row for each index of this database that has been
+ * inserted into since the server was started, and kind of insertion
+ *		index, kind, counters in the order of BunCounter (pass_time in
+ *		milliseconds), longest pass in microseconds, time of the last pass, time
+ *		since when; the last three are the same for all kinds.
  *
- * Anyone may call it.  Takes AccessShareLock on the index.  Error:
- * ERRCODE_WRONG_OBJECT_TYPE if this is not a bunbtree index.
+ * The view pg_stat_bunbtree is made of it, and explains the columns.  Anyone may
+ * call it.  Locks no index; bunbtree's own lock is held in share mode while the
+ * counters are copied.  If an index has no room in shared memory, its row shows
+ * what this session has counted.
  */
 Datum
-bunbtree_stats(PG_FUNCTION_ARGS)
+bunbtree_counters(PG_FUNCTION_ARGS)
 {
-	Oid			indexid = PG_GETARG_OID(0);
-	BunCounters counters = {0};
-	TupleDesc	tupdesc;
-	Datum		values[8];
-	bool		nulls[8] = {0};
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Rows		result = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	InitMaterializedSRF(fcinfo, 0);
 
-	relation_close(bun_open_index(indexid, AccessShareLock), AccessShareLock);
+	/* What has just happened in this session should be in it. */
+	bun_state_flush_all();
 
-	if (states != NULL)
+	/* There may be more of them when we come back: leave these out. */
+	bun_for_each_slot(count_row, &result);
+	bun_for_each_local_slot(count_row, &result);
+	result.rows = palloc(Max(result.size, 1) * sizeof(Row));
+	bun_for_each_slot(copy_row, &result);
+	bun_for_each_local_slot(copy_row, &result);
+
+	for (const Row *row = result.rows; row < result.rows + result.nrows; row++)
 	{
-		BunIndexState *state = hash_search(states, &indexid, HASH_FIND, NULL);
+		for (int kind = 0; kind < BUN_NKINDS; kind++)
+		{
+			Datum		values[COUNTERS_COLUMNS];
+			bool		nulls[COUNTERS_COLUMNS] = {0};
+			int			i = 0;
 
-		if (state != NULL)
-			counters = state->counters;
+			values[i++] = ObjectIdGetDatum(row->indexid);
+			values[i++] = CStringGetTextDatum(kind_names[kind]);
+			for (int j = 0; j < BUN_NCOUNTERS; j++)
+				values[i++] = j == BUN_PASS_TIME ?
+					Float8GetDatum(row->counters[kind][j] / 1e6) :
+					Int64GetDatum(row->counters[kind][j]);
+			values[i++] = Float8GetDatum(row->longest_pass / 1e3);
+			nulls[i] = row->last_pass == 0;
+			values[i++] = TimestampTzGetDatum(row->last_pass);
+			values[i++] = TimestampTzGetDatum(row->stats_reset);
+			Assert(i == COUNTERS_COLUMNS);
+
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+								 nulls);
+		}
+	}
+	return (Datum) 0;
+}
+
+static void
+count_row(Oid indexid, BunSlot *slot, void *arg)
+{
+	((Rows *) arg)->size++;
+}
+
+static void
+copy_row(Oid indexid, BunSlot *slot, void *arg)
+{
+	Rows	   *result = arg;
+	Row		   *row;
+
+	if (result->nrows >= result->size)
+		return;
+	row = &result->rows[result->nrows++];
+	row->indexid = indexid;
+	for (int kind = 0; kind < BUN_NKINDS; kind++)
+	{
+		for (int i = 0; i < BUN_NCOUNTERS; i++)
+			row->counters[kind][i] =
+				pg_atomic_read_u64(&slot->counters[kind][i]);
+	}
+	row->longest_pass = pg_atomic_read_u64(&slot->longest_pass);
+	row->last_pass = pg_atomic_read_u64(&slot->last_pass);
+	row->stats_reset = pg_atomic_read_u64(&slot->stats_reset);
+}
+
+/*
+ * pg_stat_reset_bunbtree(index regclass DEFAULT NULL)
+ *		Set the counters of an index, or of all indexes of this database if it
+ *		is NULL, to zero.  What has been learned stays.
+ *
+ * For superusers, and whom they grant it.  Takes AccessShareLock on the index.
+ * Error: ERRCODE_WRONG_OBJECT_TYPE if this is not a bunbtree index.
+ */
+Datum
+pg_stat_reset_bunbtree(PG_FUNCTION_ARGS)
+{
+	Oid			indexid = InvalidOid;
+
+	if (!PG_ARGISNULL(0))
+	{
+		indexid = PG_GETARG_OID(0);
+		relation_close(bun_open_index(indexid, AccessShareLock),
+					   AccessShareLock);
 	}
 
-	values[0] = Int64GetDatum(counters.passes);
-	values[1] = Int64GetDatum(counters.passes_productive);
-	values[2] = Int64GetDatum(counters.declined);
-	values[3] = Int64GetDatum(counters.entries_deleted);
-	values[4] = Int64GetDatum(counters.heap_blocks_visited);
-	values[5] = Int64GetDatum(counters.heap_blocks_all_visible);
-	values[6] = Int64GetDatum(counters.heap_blocks_not_cached);
-	values[7] = Int64GetDatum(counters.simple_deletions);
+	/* Or it would turn up afterwards. */
+	bun_state_flush_all();
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls)));
+	bun_for_each_slot(reset_row, &indexid);
+	bun_for_each_local_slot(reset_row, &indexid);
+	PG_RETURN_VOID();
+}
+
+static void
+reset_row(Oid indexid, BunSlot *slot, void *arg)
+{
+	Oid			wanted = *(Oid *) arg;
+
+	if (OidIsValid(wanted) && indexid != wanted)
+		return;
+	for (int kind = 0; kind < BUN_NKINDS; kind++)
+	{
+		for (int i = 0; i < BUN_NCOUNTERS; i++)
+			pg_atomic_write_u64(&slot->counters[kind][i], 0);
+	}
+	pg_atomic_write_u64(&slot->longest_pass, 0);
+	pg_atomic_write_u64(&slot->last_pass, 0);
+	pg_atomic_write_u64(&slot->stats_reset, GetCurrentTimestamp());
 }

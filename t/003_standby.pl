@@ -50,7 +50,7 @@ sub churn
 		  . "INSERT INTO t SELECT i, 'round $round' FROM generate_series(1, 2000) i ORDER BY hashint4(i);\n";
 	}
 	return $primary->safe_psql('postgres',
-		$sql . "SELECT entries_deleted FROM bunbtree_stats('t_k')");
+		$sql . "SELECT entries_deleted FROM pg_stat_bunbtree WHERE indexrelid = 't_k'::regclass");
 }
 
 sub processes_with_library

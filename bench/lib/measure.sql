@@ -19,7 +19,7 @@ SELECT round(extract(epoch FROM clock_timestamp() - :'started')::numeric, 4) AS 
 \set deleted 'NULL::bigint'
 SELECT :'am' = 'bunbtree' AS counted \gset
 \if :counted
-	\set deleted '(SELECT entries_deleted FROM bunbtree_stats(i::regclass))'
+	\set deleted '(SELECT entries_deleted FROM pg_stat_bunbtree WHERE indexrelid = i::regclass)'
 \endif
 SELECT i, pages,
 	pg_relation_size(i::regclass) / current_setting('block_size')::int - 1,
