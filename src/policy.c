@@ -73,14 +73,14 @@
 
 /*
  * Waits are FIRST_WAIT << streak.  Caps of the streak: 512 insertions with
- * plenty of evidence, 1,024 with some, 16,384 with none, and 131,072 (about one
+ * plenty of evidence, 1,024 with some, 65,536 with none, and 131,072 (about one
  * would-be split in 1,000) while the horizon is held.  Insertions that have
  * neither the executor's hint nor evidence start as if they had failed often.
  */
 #define FIRST_WAIT				64
 #define MAX_STREAK_PLENTY		3
 #define MAX_STREAK_SOME			4
-#define MAX_STREAK_NONE			8
+#define MAX_STREAK_NONE			10
 #define MAX_STREAK_BLOCKED		11
 
 /*
