@@ -123,3 +123,70 @@ RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
 REVOKE ALL ON FUNCTION bunbtree_check(regclass, boolean, boolean) FROM PUBLIC;
+
+--
+-- Who keeps dead versions of this database's rows alive, oldest first.
+--
+-- The rules are those of ComputeXidHorizons() in the server's procarray.c:
+-- - A session counts with its transaction ID or its snapshot, whichever is
+--   older, if it is of this database; a walsender without a database counts in
+--   all of them, and in recovery everything does.
+-- - A session that runs VACUUM does not count.  (One that builds an index
+--   CONCURRENTLY does.)
+-- - A slot counts whatever its database, unless it has been invalidated.  Its
+--   catalog_xmin is for catalogs alone.
+-- - vacuum_defer_cleanup_age, gone in 16, comes on top of the sessions, but not
+--   of slots, and not in recovery.
+--
+-- The session that asks is only listed if its transaction has begun before the
+-- query.  Parallel workers hold what their leader does.
+--
+CREATE VIEW bunbtree_horizon_holders AS
+WITH running (kind, name, pid, usename, state, xact_age, query_age, held_by, xid) AS (
+	SELECT CASE WHEN is_standby THEN 'standby' ELSE 'backend' END,
+		   coalesce(nullif(a.application_name, ''), a.backend_type),
+		   a.pid, a.usename, a.state,
+		   clock_timestamp() - a.xact_start, clock_timestamp() - a.query_start,
+		   CASE WHEN by_xid THEN 'backend_xid' ELSE 'backend_xmin' END,
+		   CASE WHEN by_xid THEN a.backend_xid ELSE a.backend_xmin END
+	FROM pg_stat_activity a,
+		 LATERAL (SELECT a.datid IS NULL
+						 AND a.pid IN (SELECT r.pid FROM pg_stat_replication r) AS is_standby,
+						 a.backend_xmin IS NULL
+						 OR coalesce(age(a.backend_xid) >= age(a.backend_xmin), false) AS by_xid) l
+	WHERE (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL)
+		  AND (a.datid = (SELECT oid FROM pg_database WHERE datname = current_database())
+			   OR is_standby
+			   OR pg_is_in_recovery())
+		  AND a.backend_type IS DISTINCT FROM 'parallel worker'
+		  AND a.pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum v)
+		  AND (a.pid <> pg_backend_pid()
+			   OR a.backend_xid IS NOT NULL
+			   OR now() < statement_timestamp())
+	UNION ALL
+	SELECT 'prepared transaction', p.gid, NULL, p.owner, NULL,
+		   clock_timestamp() - p.prepared, NULL, 'transaction', p.transaction
+	FROM pg_prepared_xacts p
+	WHERE p.database = current_database()
+)
+SELECT kind, name, pid, usename, state, xact_age, query_age, held_by,
+	   'tables' AS affects, xid, age(xid) AS age
+FROM running
+UNION ALL
+SELECT 'replication slot', s.slot_name, s.active_pid, NULL,
+	   CASE WHEN s.active THEN 'active' ELSE 'inactive' END, NULL, NULL,
+	   held_by, affects, xid, age(xid)
+FROM pg_replication_slots s,
+	 LATERAL (VALUES ('xmin', 'tables', s.xmin),
+					 ('catalog_xmin', 'catalogs', s.catalog_xmin)) l (held_by, affects, xid)
+WHERE xid IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost'
+UNION ALL
+SELECT 'vacuum_defer_cleanup_age', NULL, NULL, NULL, NULL, NULL, NULL,
+	   'vacuum_defer_cleanup_age', 'tables', NULL,
+	   defer + (SELECT greatest(max(age(xid)), 0) FROM running)
+FROM (SELECT current_setting('vacuum_defer_cleanup_age', true)::integer AS defer) d
+WHERE defer > 0 AND NOT pg_is_in_recovery()
+ORDER BY age DESC;
+COMMENT ON VIEW bunbtree_horizon_holders IS
+	'who keeps dead versions of this database''s rows alive, oldest first';
+GRANT SELECT ON bunbtree_horizon_holders TO PUBLIC;
