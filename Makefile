@@ -20,6 +20,7 @@ OBJS = \
 	src/planner.o \
 	src/policy.o \
 	src/sample.o \
+	src/scan.o \
 	src/shared.o \
 	src/state.o \
 	src/stats.o \

@@ -90,6 +90,7 @@ extern int	bun_guc_max_indexes;
 extern double bun_guc_max_pass_time;
 extern double bun_guc_min_yield;
 extern bool bun_guc_track_timing;
+extern int	bun_guc_scan_cleanup_limit;
 
 /*
  * The mode in force for an index: the storage parameter or else the GUC.
@@ -477,6 +478,9 @@ bun_count(BunSlot *slot, BunKind kind, BunCounter counter, uint64 n)
 	if (n > 0)
 		pg_atomic_fetch_add_u64(&slot->counters[kind][counter], n);
 }
+
+/* scan.c */
+extern bool bun_gettuple(IndexScanDesc scan, ScanDirection dir);
 
 /* planner.c */
 extern void bun_planner_init(void);

@@ -59,6 +59,7 @@ SELECT reloptions FROM pg_class WHERE relname = 'opt_part_1_a_idx';
 SHOW bunbtree.bottomup;
 SHOW bunbtree.heap_blocks;
 SHOW bunbtree.max_pass_time;
+SHOW bunbtree.scan_cleanup_limit;
 SELECT name, vartype, unit, context, min_val, max_val, enumvals, boot_val
 FROM pg_settings
 WHERE name LIKE 'bunbtree.%'
@@ -81,6 +82,10 @@ SET bunbtree.heap_blocks = 0;
 SET bunbtree.heap_blocks = 1401;
 SET bunbtree.heap_blocks = many;
 SET bunbtree.max_pass_time = never;
+SET bunbtree.scan_cleanup_limit = -2;
+SET bunbtree.scan_cleanup_limit = 0;
+SET bunbtree.scan_cleanup_limit = 2147483647;
+RESET bunbtree.scan_cleanup_limit;
 -- From 18 on the message adds units to these bounds.
 DO $$
 BEGIN

@@ -30,6 +30,7 @@ int			bun_guc_max_indexes = 2000;
 double		bun_guc_max_pass_time = 1.0;
 double		bun_guc_min_yield = 0.0;
 bool		bun_guc_track_timing = false;
+int			bun_guc_scan_cleanup_limit = -1;
 
 static const struct config_enum_entry bottomup_values[] = {
 	{"off", BUN_MODE_OFF, false},
@@ -126,6 +127,15 @@ _PG_init(void)
 							 GUC_UNIT_MS,
 							 NULL, NULL, NULL);
 
+	DefineCustomIntVariable("bunbtree.scan_cleanup_limit",
+							"Number of leaf pages on which one index scan may mark dead entries.",
+							"-1 means no limit. A transaction that writes has none either.",
+							&bun_guc_scan_cleanup_limit,
+							-1, -1, INT_MAX,
+							PGC_USERSET,
+							0,
+							NULL, NULL, NULL);
+
 	MarkGUCPrefixReserved("bunbtree");
 
 	bun_options_init();
@@ -153,6 +163,7 @@ _PG_init(void)
 	routine.aminsert = bun_insert;
 	routine.ambulkdelete = bun_bulkdelete;
 	routine.amvacuumcleanup = bun_vacuumcleanup;
+	routine.amgettuple = bun_gettuple;
 	routine.amcostestimate = bun_costestimate;
 	routine.amoptions = bun_options;
 }
