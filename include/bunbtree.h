@@ -482,6 +482,9 @@ bun_count(BunSlot *slot, BunKind kind, BunCounter counter, uint64 n)
 /* scan.c */
 extern bool bun_gettuple(IndexScanDesc scan, ScanDirection dir);
 
+/* opclass.c */
+extern Oid	bun_access_method(Oid function, Oid *extension);
+
 /* planner.c */
 extern void bun_planner_init(void);
 extern void bun_costestimate(PlannerInfo *root, IndexPath *path,

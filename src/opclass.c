@@ -68,6 +68,8 @@
 #include "bunbtree.h"
 #include "compat.h"
 
+#include "access/genam.h"
+#include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
@@ -93,19 +95,6 @@ PG_FUNCTION_INFO_V1(bunbtree_mirror_opclasses);
 
 /* Catalog rows below this OID were made by initdb. */
 #define BUILTIN_OID_LIMIT	CppAsString2(FirstNormalObjectId)
-
-/*
- * Finds the access method: the index access method that is a member of
- * extension $1.
- */
-static const char *const am_query =
-"SELECT a.oid, a.amname "
-"FROM pg_catalog.pg_am a "
-"JOIN pg_catalog.pg_depend d "
-"ON d.classid = 'pg_catalog.pg_am'::pg_catalog.regclass AND d.objid = a.oid "
-"WHERE a.amtype = 'i' AND d.deptype = 'e' "
-"AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass "
-"AND d.refobjid = $1";
 
 /*
  * Finds what btree has and we have not, and says how to make it: a DDL command
@@ -285,7 +274,6 @@ static const char *const missing_query =
 "SELECT command, class, olddefault FROM command ORDER BY step, oid";
 
 static Datum listed_input_types(ArrayType *types);
-static void find_access_method(Oid extension, Oid *amoid, char **amname);
 static int	mirror_missing(Oid extension, Oid amoid, const char *amname,
 						   Datum intypes, bool all);
 
@@ -333,18 +321,7 @@ bunbtree_mirror_opclasses(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(0))
 		intypes = listed_input_types(PG_GETARG_ARRAYTYPE_P(0));
 
-	/*
-	 * The access method is the one that came with this very function.  Its
-	 * name alone could be somebody else's.
-	 */
-	extension = getExtensionOfObject(ProcedureRelationId,
-									 fcinfo->flinfo->fn_oid);
-	if (!OidIsValid(extension))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("function %s is not a member of an extension",
-						format_procedure(fcinfo->flinfo->fn_oid)),
-				 errhint("Create it with CREATE EXTENSION.")));
+	amoid = bun_access_method(fcinfo->flinfo->fn_oid, &extension);
 
 	/*
 	 * Nothing that we run may be fooled by objects that someone has put into
@@ -356,7 +333,7 @@ bunbtree_mirror_opclasses(PG_FUNCTION_ARGS)
 							 GUC_ACTION_SAVE, true, 0, false);
 	SPI_connect();
 
-	find_access_method(extension, &amoid, &amname);
+	amname = get_am_name(amoid);
 	LockDatabaseObject(AccessMethodRelationId, amoid, 0,
 					   ShareUpdateExclusiveLock);
 	created = mirror_missing(extension, amoid, amname, intypes,
@@ -473,29 +450,49 @@ catalog_query(const char *query, int nargs, Oid *argtypes, Datum *values,
 }
 
 /*
- * Find the access method that belongs to an extension.
+ * Our access method: the index access method that belongs to the same extension
+ * as "function", one of our own.  Its name alone could be somebody else's.
  */
-static void
-find_access_method(Oid extension, Oid *amoid, char **amname)
+Oid
+bun_access_method(Oid function, Oid *extension)
 {
-	Oid			argtype = OIDOID;
-	Datum		value = ObjectIdGetDatum(extension);
+	Relation	pg_am;
+	SysScanDesc scan;
 	HeapTuple	tuple;
-	TupleDesc	tupdesc;
-	bool		isnull;
+	Oid			result = InvalidOid;
+	int			found = 0;
 
-	catalog_query(am_query, 1, &argtype, &value, NULL);
-	if (SPI_processed != 1)
+	*extension = getExtensionOfObject(ProcedureRelationId, function);
+	if (!OidIsValid(*extension))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("function %s is not a member of an extension",
+						format_procedure(function)),
+				 errhint("Create it with CREATE EXTENSION.")));
+
+	pg_am = table_open(AccessMethodRelationId, AccessShareLock);
+	scan = systable_beginscan(pg_am, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_am	am = (Form_pg_am) GETSTRUCT(tuple);
+
+		if (am->amtype == AMTYPE_INDEX &&
+			getExtensionOfObject(AccessMethodRelationId, am->oid) == *extension)
+		{
+			result = am->oid;
+			found++;
+		}
+	}
+	systable_endscan(scan);
+	table_close(pg_am, AccessShareLock);
+
+	if (found != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension \"%s\" does not have exactly one index access method",
-						get_extension_name(extension)),
+						get_extension_name(*extension)),
 				 errhint("Drop the extension and create it again.")));
-
-	tuple = SPI_tuptable->vals[0];
-	tupdesc = SPI_tuptable->tupdesc;
-	*amoid = DatumGetObjectId(SPI_getbinval(tuple, tupdesc, 1, &isnull));
-	*amname = SPI_getvalue(tuple, tupdesc, 2);
+	return result;
 }
 
 /*
