@@ -14,6 +14,7 @@ OBJS = \
 	src/bunbtree.o \
 	src/check.o \
 	src/insert.o \
+	src/inspect.o \
 	src/opclass.o \
 	src/options.o \
 	src/pass.o \
@@ -30,7 +31,7 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults
+REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults inspect
 ISOLATION = unique_wait two_writers held_snapshot invalidation
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)

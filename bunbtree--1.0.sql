@@ -190,3 +190,38 @@ ORDER BY age DESC;
 COMMENT ON VIEW bunbtree_horizon_holders IS
 	'who keeps dead versions of this database''s rows alive, oldest first';
 GRANT SELECT ON bunbtree_horizon_holders TO PUBLIC;
+
+-- Page statistics by pgstattuple, page contents by pageinspect.
+CREATE FUNCTION bunbtree_index_info(index regclass,
+	OUT version integer,
+	OUT tree_level integer,
+	OUT index_size bigint,
+	OUT root_block_no bigint,
+	OUT internal_pages bigint,
+	OUT leaf_pages bigint,
+	OUT empty_pages bigint,
+	OUT deleted_pages bigint,
+	OUT avg_leaf_density double precision,
+	OUT leaf_fragmentation double precision,
+	OUT fillfactor integer,
+	OUT fresh_size bigint,
+	OUT times_fresh double precision)
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+REVOKE ALL ON FUNCTION bunbtree_index_info(regclass) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION bunbtree_index_info(regclass) TO pg_stat_scan_tables;
+
+CREATE FUNCTION bunbtree_page_items(index regclass, blkno bigint,
+	OUT itemoffset smallint,
+	OUT ctid tid,
+	OUT itemlen smallint,
+	OUT nulls boolean,
+	OUT vars boolean,
+	OUT data text,
+	OUT dead boolean,
+	OUT htid tid,
+	OUT tids tid[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+REVOKE ALL ON FUNCTION bunbtree_page_items(regclass, bigint) FROM PUBLIC;

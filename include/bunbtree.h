@@ -485,6 +485,10 @@ extern bool bun_gettuple(IndexScanDesc scan, ScanDirection dir);
 /* opclass.c */
 extern Oid	bun_access_method(Oid function, Oid *extension);
 
+/* check.c */
+extern Oid	bun_extension_function(const char *caller, const char *extension,
+								   const char *name, int nargs, Oid argtype);
+
 /* planner.c */
 extern void bun_planner_init(void);
 extern void bun_costestimate(PlannerInfo *root, IndexPath *path,

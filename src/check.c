@@ -29,8 +29,6 @@
 
 PG_FUNCTION_INFO_V1(bunbtree_check);
 
-static Oid	amcheck_function(const char *name, int nargs);
-
 /*
  * bunbtree_check(index regclass,
  *				  heapallindexed boolean DEFAULT false,
@@ -60,8 +58,11 @@ bunbtree_check(PG_FUNCTION_ARGS)
 	Relation	index;
 	BunCall    *call;
 
-	function = parent ? amcheck_function("bt_index_parent_check", 3) :
-		amcheck_function("bt_index_check", 2);
+	function = parent ?
+		bun_extension_function("bunbtree_check", "amcheck",
+							   "bt_index_parent_check", 3, REGCLASSOID) :
+		bun_extension_function("bunbtree_check", "amcheck",
+							   "bt_index_check", 2, REGCLASSOID);
 
 	/* Is it ours?  Find out before a lock on the table disturbs anyone. */
 	relation_close(bun_open_index(indexid, AccessShareLock), AccessShareLock);
@@ -91,13 +92,19 @@ bunbtree_check(PG_FUNCTION_ARGS)
 }
 
 /*
- * OID of one of amcheck's functions, wherever that extension is installed.
+ * OID of a function of some extension, wherever that is installed: the one of
+ * this name with so many arguments, the first of which has this type.  "caller"
+ * is who needs it.
  */
-static Oid
-amcheck_function(const char *name, int nargs)
+Oid
+bun_extension_function(const char *caller, const char *extension,
+					   const char *name, int nargs, Oid argtype)
 {
-	Oid			argtypes[] = {TEXTOID, INT4OID};
-	Datum		values[] = {CStringGetTextDatum(name), Int32GetDatum(nargs)};
+	Oid			argtypes[] = {TEXTOID, TEXTOID, INT4OID, OIDOID};
+	Datum		values[] = {
+		CStringGetTextDatum(extension), CStringGetTextDatum(name),
+		Int32GetDatum(nargs), ObjectIdGetDatum(argtype)
+	};
 	Oid			result = InvalidOid;
 
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -111,11 +118,12 @@ amcheck_function(const char *name, int nargs)
 							  "  AND d.deptype OPERATOR(pg_catalog.=) 'e'"
 							  " JOIN pg_catalog.pg_proc p"
 							  "   ON p.oid OPERATOR(pg_catalog.=) d.objid"
-							  " WHERE e.extname OPERATOR(pg_catalog.=) 'amcheck'"
-							  "   AND p.proname OPERATOR(pg_catalog.=) $1::pg_catalog.name"
-							  "   AND p.pronargs OPERATOR(pg_catalog.=) $2::pg_catalog.int2",
-							  2, argtypes, values, NULL, true, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not look for amcheck's functions");
+							  " WHERE e.extname OPERATOR(pg_catalog.=) $1::pg_catalog.name"
+							  "   AND p.proname OPERATOR(pg_catalog.=) $2::pg_catalog.name"
+							  "   AND p.pronargs OPERATOR(pg_catalog.=) $3::pg_catalog.int2"
+							  "   AND p.proargtypes[0] OPERATOR(pg_catalog.=) $4",
+							  4, argtypes, values, NULL, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not look for functions of extension \"%s\"", extension);
 	if (SPI_processed == 1)
 	{
 		bool		isnull;
@@ -129,7 +137,8 @@ amcheck_function(const char *name, int nargs)
 	if (!OidIsValid(result))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("bunbtree_check needs the extension \"amcheck\""),
-				 errhint("Use CREATE EXTENSION amcheck to install it in this database.")));
+				 errmsg("%s needs the extension \"%s\"", caller, extension),
+				 errhint("Use CREATE EXTENSION %s to install it in this database.",
+						 quote_identifier(extension))));
 	return result;
 }
