@@ -10,6 +10,7 @@
 EXTENSION = bunbtree
 MODULE_big = bunbtree
 OBJS = \
+	src/adopt.o \
 	src/bridge.o \
 	src/bunbtree.o \
 	src/check.o \
@@ -31,8 +32,8 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults inspect
-ISOLATION = unique_wait two_writers held_snapshot invalidation
+REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults inspect adopt
+ISOLATION = unique_wait two_writers held_snapshot invalidation conversion
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)
 

@@ -225,3 +225,49 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
 REVOKE ALL ON FUNCTION bunbtree_page_items(regclass, bigint) FROM PUBLIC;
+
+--
+-- Conversion of existing btree indexes.  See src/adopt.c.
+--
+CREATE FUNCTION bunbtree_adopt(index regclass)
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+
+CREATE FUNCTION bunbtree_release(index regclass)
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+
+CREATE FUNCTION bunbtree_adopt_table(rel regclass,
+	OUT index regclass,
+	OUT adopted boolean,
+	OUT reason text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+
+CREATE FUNCTION bunbtree_adopt_refusal(index regclass)
+RETURNS text
+AS 'MODULE_PATHNAME'
+LANGUAGE C STABLE STRICT;
+
+-- Adopted indexes that a dump restores as btree, for bunbtree_readopt().  Dumps
+-- made by anyone carry the table, so anyone may read it.
+CREATE TABLE bunbtree_adopted (
+	schemaname name NOT NULL,
+	tablename name NOT NULL,
+	indexname name NOT NULL,
+	PRIMARY KEY (schemaname, tablename, indexname)
+);
+GRANT SELECT ON bunbtree_adopted TO PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('bunbtree_adopted', '');
+
+CREATE FUNCTION bunbtree_readopt(
+	OUT index regclass,
+	OUT adopted boolean,
+	OUT reason text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+REVOKE ALL ON FUNCTION bunbtree_readopt() FROM PUBLIC;

@@ -485,12 +485,16 @@ extern bool bun_gettuple(IndexScanDesc scan, ScanDirection dir);
 /* opclass.c */
 extern Oid	bun_access_method(Oid function, Oid *extension);
 
+/* adopt.c */
+extern bool bun_has_key_constraint(Oid indexid);
+
 /* check.c */
 extern Oid	bun_extension_function(const char *caller, const char *extension,
 								   const char *name, int nargs, Oid argtype);
 
 /* planner.c */
 extern void bun_planner_init(void);
+extern bool bun_family_contains(Oid family, Oid other);
 extern void bun_costestimate(PlannerInfo *root, IndexPath *path,
 							 double loop_count, Cost *startup_cost,
 							 Cost *total_cost, Selectivity *selectivity,
@@ -499,6 +503,7 @@ extern void bun_costestimate(PlannerInfo *root, IndexPath *path,
 /* options.c */
 extern void bun_options_init(void);
 extern bytea *bun_options(Datum reloptions, bool validate);
+extern Datum bun_btree_options(Datum reloptions);
 
 #pragma GCC visibility pop
 

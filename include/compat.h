@@ -73,6 +73,44 @@ typedef Oid RelFileNumber;
 #define BUN_EXECUTOR_REFUSES_ROW_COMPARISONS (PG_VERSION_NUM < 180000)
 
 /*
+ * Up to 17 foreign keys need a unique index that is a btree, and a unique index
+ * on a partitioned table has to be one.  From 18 on the access method is asked.
+ */
+#define BUN_FOREIGN_KEYS_NEED_BTREE (PG_VERSION_NUM < 180000)
+#define BUN_UNIQUE_PARTITIONED_NEEDS_BTREE (PG_VERSION_NUM < 180000)
+
+/*
+ * 16 and 17 apply logical replication by looking up the "equal" strategy of
+ * btree and hash, and stop at a primary key or replica identity of another
+ * access method.  15 takes any unique index for a btree, 18 asks.
+ */
+#define BUN_APPLY_NEEDS_BTREE (PG_VERSION_NUM >= 160000 && PG_VERSION_NUM < 180000)
+
+/*
+ * Ownership was checked by a function for each kind of object, up to 15.
+ */
+#if PG_VERSION_NUM < 160000
+#define bun_owns_relation(relid, roleid) pg_class_ownercheck(relid, roleid)
+#else
+#define bun_owns_relation(relid, roleid) \
+	object_ownercheck(RelationRelationId, relid, roleid)
+#endif
+
+/*
+ * Was this relation created, or given a new file, in the running transaction?
+ * The relcache keeps such entries until its end.
+ */
+#if PG_VERSION_NUM < 160000
+#define bun_new_in_transaction(rel) \
+	((rel)->rd_createSubid != InvalidSubTransactionId || \
+	 (rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
+#else
+#define bun_new_in_transaction(rel) \
+	((rel)->rd_createSubid != InvalidSubTransactionId || \
+	 (rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
+#endif
+
+/*
  * Functions that do not return were marked behind their prototype, until 18
  * put the mark in front.
  */

@@ -93,7 +93,6 @@ static void relation_info(PlannerInfo *root, Oid relid, bool inhparent,
 static void present_to_planner(IndexOptInfo *info);
 static Oid	btree_family(Oid family, Oid intype);
 static Oid	find_btree_family(Oid family, Oid intype);
-static bool family_contains(Oid family, Oid other);
 static void avoid_row_comparisons(PlannerInfo *root, IndexPath *path);
 static RestrictInfo *first_comparison(PlannerInfo *root, RowCompareExpr *rc,
 									  Oid family);
@@ -265,7 +264,7 @@ find_btree_family(Oid family, Oid intype)
 			amop->amopstrategy == BTLessStrategyNumber &&
 			amop->amoplefttype == intype &&
 			amop->amoprighttype == intype &&
-			family_contains(family, amop->amopfamily))
+			bun_family_contains(family, amop->amopfamily))
 		{
 			result = amop->amopfamily;
 			break;
@@ -280,8 +279,8 @@ find_btree_family(Oid family, Oid intype)
  * Does an operator family contain every operator of another, in the same
  * place?
  */
-static bool
-family_contains(Oid family, Oid other)
+bool
+bun_family_contains(Oid family, Oid other)
 {
 	CatCList   *ours = SearchSysCacheList1(AMOPSTRATEGY,
 										   ObjectIdGetDatum(family));
