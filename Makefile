@@ -32,7 +32,7 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults inspect adopt
+REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults inspect adopt candidates
 ISOLATION = unique_wait two_writers held_snapshot invalidation conversion
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)

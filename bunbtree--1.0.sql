@@ -271,3 +271,98 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
 REVOKE ALL ON FUNCTION bunbtree_readopt() FROM PUBLIC;
+
+--
+-- Which btree indexes should be bunbtree?
+--
+-- "fresh_size" is what CREATE INDEX would make of the rows and column widths
+-- that ANALYZE has seen; it reads no page of the index.  A tuple is 8 bytes plus
+-- its columns, rounded up to 8, and has a line pointer of 4.  Where equal keys
+-- are merged, a key has one tuple for each posting list of at most 812 bytes, and
+-- 6 bytes a row.  Pages hold what the fillfactor says of 8152 bytes, upper levels
+-- are filled to 70 %.  (These numbers are for pages of 8 kB.)
+--
+-- NULL where there are no statistics.  For monitoring roles, because statistics
+-- tell about rows.
+--
+CREATE VIEW bunbtree_candidates AS
+SELECT i.*,
+	CASE WHEN i.n_tup_del + i.n_tup_upd - i.n_tup_hot_upd = 0
+			OR i.index_size < i.fresh_size THEN 0
+		ELSE i.index_size - i.fresh_size END AS expected_gain,
+	@extschema@.bunbtree_adopt_refusal(i.indexrelid) AS refusal
+FROM (
+	SELECT n.nspname AS schemaname, t.relname, i.relname AS indexrelname,
+		i.oid AS indexrelid,
+		pg_catalog.pg_relation_size(i.oid) AS index_size,
+		CASE WHEN c.entry IS NULL THEN NULL
+			WHEN i.reltuples = 0 THEN b.block
+			ELSE (1 + CASE WHEN l.pages <= 1 THEN 1
+					ELSE ceil(l.pages) + ceil(l.pages / (0.7 * 8152 / c.entry - 1)) END
+				)::bigint * b.block END AS fresh_size,
+		pg_catalog.pg_stat_get_dead_tuples(t.oid) AS n_dead_tup,
+		pg_catalog.pg_stat_get_tuples_updated(t.oid) AS n_tup_upd,
+		pg_catalog.pg_stat_get_tuples_hot_updated(t.oid) AS n_tup_hot_upd,
+		pg_catalog.pg_stat_get_tuples_deleted(t.oid) AS n_tup_del
+	FROM pg_catalog.pg_index x
+	JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+	JOIN pg_catalog.pg_class t ON t.oid = x.indrelid
+	JOIN pg_catalog.pg_namespace n ON n.oid = i.relnamespace
+	JOIN pg_catalog.pg_am a ON a.oid = i.relam AND a.amname = 'btree'
+	CROSS JOIN LATERAL (
+		SELECT pg_catalog.current_setting('block_size')::bigint AS block,
+			coalesce((SELECT option_value::integer
+				FROM pg_catalog.pg_options_to_table(i.reloptions)
+				WHERE option_name = 'fillfactor'), 90) AS fillfactor,
+			coalesce((SELECT option_value::boolean
+				FROM pg_catalog.pg_options_to_table(i.reloptions)
+				WHERE option_name = 'deduplicate_items'), true) AS deduplicate
+	) b
+	-- size of an entry, and number of distinct keys; a column without NULLs
+	-- has "stadistinct" values, or that fraction of the rows if negative
+	LEFT JOIN LATERAL (
+		SELECT ceil((8 + sum(CASE WHEN a.attlen > 0 THEN a.attlen
+						ELSE s.stawidth END)) / 8.0) * 8 + 4 AS entry,
+			exp(least(sum(ln(greatest(1,
+				CASE WHEN s.stadistinct > 0 THEN s.stadistinct
+					WHEN s.stadistinct < 0 THEN - s.stadistinct * i.reltuples
+					ELSE i.reltuples END)))
+				FILTER (WHERE a.attnum <= x.indnkeyatts),
+				ln(greatest(i.reltuples, 1)))) AS keys,
+			bool_and(a.attnum <= x.indnkeyatts AND
+				(l.collisdeterministic IS NOT FALSE) AND EXISTS (
+					SELECT FROM pg_catalog.pg_opclass o
+					JOIN pg_catalog.pg_amproc p ON p.amprocfamily = o.opcfamily
+						AND p.amproclefttype = o.opcintype
+						AND p.amprocrighttype = o.opcintype
+						AND p.amprocnum = 4
+					WHERE o.oid = x.indclass[a.attnum - 1])) AS mergeable
+		FROM pg_catalog.pg_attribute a
+		LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+		LEFT JOIN pg_catalog.pg_statistic s ON NOT s.stainherit
+			AND s.starelid = CASE WHEN x.indkey[a.attnum - 1] = 0
+				THEN i.oid ELSE t.oid END
+			AND s.staattnum = CASE WHEN x.indkey[a.attnum - 1] = 0
+				THEN a.attnum ELSE x.indkey[a.attnum - 1] END
+		WHERE a.attrelid = i.oid
+		HAVING bool_and(s.starelid IS NOT NULL) AND i.reltuples >= 0
+	) c ON true
+	-- posting lists of a key, and their average number of rows
+	CROSS JOIN LATERAL (
+		SELECT i.reltuples / c.keys / lists AS list_rows, c.keys * lists AS lists
+		FROM greatest(1, ceil(i.reltuples / c.keys /
+			greatest(1, floor((812 - c.entry) / 6)))) lists
+	) m
+	CROSS JOIN LATERAL (
+		SELECT least(i.reltuples * c.entry,
+				CASE WHEN c.mergeable AND b.deduplicate AND NOT x.indisunique
+				THEN m.lists * (ceil((c.entry - 4 + 6 * m.list_rows) / 8) * 8 + 4) END)
+			/ (8152 - b.block * (100 - b.fillfactor) / 100.0) AS pages
+	) l
+	WHERE i.relkind = 'i' AND t.relkind <> 't'
+		AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+		AND NOT pg_catalog.pg_is_other_temp_schema(n.oid)
+) i
+ORDER BY expected_gain DESC NULLS LAST,
+	i.n_tup_del + i.n_tup_upd - i.n_tup_hot_upd DESC, i.indexrelid;
+GRANT SELECT ON bunbtree_candidates TO pg_monitor;

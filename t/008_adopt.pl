@@ -304,6 +304,8 @@ $schema =~ s/\s//g;
 ($rc, $stdout, $stderr) = $node->psql('postgres', "SELECT bunbtree_adopt('$schema.mine_a')");
 like($stderr, qr/"mine_a" belongs to a temporary table of another session/,
 	'temporary table of another session');
+is($node->safe_psql('postgres', "SELECT count(*) FROM bunbtree_candidates WHERE indexrelname = 'mine_a'"),
+	'0', 'nor is it a candidate');
 $temp->quit;
 
 #
@@ -357,7 +359,8 @@ $reader->quit;
 
 (undef, undef, $stderr) = $standby->psql('postgres', q{SELECT bunbtree_adopt('s_ab')});
 like($stderr, qr/cannot execute bunbtree_adopt\(\) during recovery/, 'no conversion on a standby');
-is($standby->safe_psql('postgres', q{SELECT bunbtree_adopt_refusal('s_ab')}), '', 'but advice');
+is($standby->safe_psql('postgres', q{SELECT bunbtree_adopt_refusal('s_ab'), count(*) > 0 FROM bunbtree_candidates}),
+	'|t', 'but advice');
 
 $standby->stop;
 $node->stop;
