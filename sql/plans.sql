@@ -1,6 +1,9 @@
 --
 -- Planning: a bunbtree index gets the plans that a btree index gets.
 --
+-- Costs depend on how many pages are all-visible: those whose rows nobody may
+-- miss, and whose commits have reached the disk.
+SET synchronous_commit = on;
 -- No plan shall change because autovacuum or autoanalyze came by.
 SET client_min_messages = warning;
 DROP SCHEMA IF EXISTS bt, bun CASCADE;
@@ -115,6 +118,7 @@ CREATE INDEX child_id ON child USING @am (id);
 CREATE INDEX base_v ON base USING @am (v);
 CREATE INDEX child_v ON child USING @am (v);
 $$);
+CALL wait_for_horizon();
 VACUUM (ANALYZE) bt.orders, bun.orders, bt.customers, bun.customers,
 	bt.base, bun.base, bt.child, bun.child, bt.events, bun.events;
 
@@ -343,6 +347,7 @@ INSERT INTO shades
 	SELECT (ARRAY['dark', 'dim', 'bright'])[1 + i % 3]::shade, i FROM generate_series(1, 1000) i;
 CREATE INDEX shades_s ON shades USING @am (s shade_ops, n);
 $$);
+CALL wait_for_horizon();
 VACUUM (ANALYZE) bt.shades, bun.shades;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
