@@ -88,6 +88,12 @@ static BunSlot *slots;			/* likewise */
 /* No second try: it would log a line for each statement. */
 static bool attach_failed = false;
 
+/*
+ * How many slots main shared memory was asked for, if preloaded.  The setting
+ * may have changed when the memory is made again after a crash.
+ */
+static int	requested_slots = 0;
+
 static shmem_request_hook_type prev_shmem_request_hook;
 static shmem_startup_hook_type prev_shmem_startup_hook;
 
@@ -128,8 +134,9 @@ request_memory(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
+	requested_slots = bun_guc_max_indexes;
 	RequestAddinShmemSpace(add_size(CACHELINEALIGN(sizeof(Anchor)),
-									slots_size(bun_guc_max_indexes)));
+									slots_size(requested_slots)));
 }
 
 /*
@@ -147,7 +154,8 @@ startup(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	found = find_anchor();
-	found->nslots = bun_guc_max_indexes;
+	if (found->nslots == 0)
+		found->nslots = requested_slots;
 	found->preloaded = ShmemInitStruct(STATE_NAME " slots",
 									   slots_size(found->nslots), &exists);
 	use_slots(found, found->preloaded);
