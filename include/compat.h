@@ -97,6 +97,15 @@ typedef Oid RelFileNumber;
 #endif
 
 /*
+ * The third argument, whether a stronger lock will do, is new in 18.
+ */
+#if PG_VERSION_NUM < 180000
+#define bun_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode)
+#else
+#define bun_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)
+#endif
+
+/*
  * Was this relation created, or given a new file, in the running transaction?
  * The relcache keeps such entries until its end.
  */

@@ -476,9 +476,10 @@ bun_slots_sweep(void)
  *
  * An index of another database counts as gone when its database is.  In ours
  * there may be a transaction still that is making or dropping it; it holds
- * AccessExclusiveLock, so if we can get a lock there is none.  Getting it makes
- * us see whatever has been committed before.  Nobody can be inserting into an
- * index that is gone, nor make one of the same OID while we hold the lock.
+ * AccessExclusiveLock, so if we can get a lock there is none but our own.
+ * Getting it makes us see whatever has been committed before.  Nobody can be
+ * inserting into an index that is gone, nor make one of the same OID while we
+ * hold the lock.
  */
 static bool
 give_up_if_gone(const SlotKey *key)
@@ -494,7 +495,12 @@ give_up_if_gone(const SlotKey *key)
 	}
 	else
 	{
-		if (!ConditionalLockRelationOid(key->indexid, AccessShareLock))
+		LOCKTAG		tag;
+
+		/* We may have dropped it ourselves, and roll that back yet. */
+		SET_LOCKTAG_RELATION(tag, MyDatabaseId, key->indexid);
+		if (bun_lock_held_by_me(&tag, AccessExclusiveLock) ||
+			!ConditionalLockRelationOid(key->indexid, AccessShareLock))
 			return false;
 		gone = !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->indexid));
 		if (gone)
