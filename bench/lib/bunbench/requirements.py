@@ -1,0 +1,206 @@
+"""What the benchmarks are held to.
+
+A requirement looks at the measurements of its workload and returns verdicts; no
+outcome is written down anywhere.
+"""
+
+from dataclasses import dataclass
+
+from . import stats
+
+MET, MISSED, OPEN = "met", "**not met**", "open"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """subject: which index or script; state: MET, MISSED, or OPEN if it cannot
+    be told, which "measured" explains."""
+
+    subject: str
+    requirement: str
+    measured: str
+    state: str
+
+
+def percent(share):
+    return f"{100 * share:+.1f} %"
+
+
+def show_ratio(ratio):
+    text = f"{ratio.median:.3f}"
+    if ratio.low is not None:
+        text += f" ({ratio.low:.3f}–{ratio.high:.3f})"
+    if ratio.p is not None:
+        text += f", p = {ratio.p:.3f}"
+    return text
+
+
+def final_phase(workload):
+    return workload.phases[-1].name if workload.phases else "after"
+
+
+def growth(data, workload, arm, index, start="before", end=None):
+    """Median growth of an index as a share, or None."""
+    before = data.runs(workload.name, arm, start, index, "blocks")
+    after = data.runs(workload.name, arm, end or final_phase(workload), index, "blocks")
+    grown = [after[run] / before[run] - 1 for run in after if before.get(run)]
+    return stats.median(grown) if grown else None
+
+
+class Requirement:
+    def judge(self, data, workload):
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RatioAtMost(Requirement):
+    """A cost relative to another arm (default btree)."""
+
+    metric: str
+    limit: float
+    base: str = "btree"
+    arm: str = "auto"
+    # Also met if the difference is not significant.
+    or_noise: bool = False
+
+    def judge(self, data, workload):
+        wanted = f"{self.metric} at most {self.limit:.2f} of {self.base}'s"
+        if self.or_noise:
+            wanted += ", or p > 0.05"
+        for phase, thing in data.things(workload.name, self.metric):
+            ratio = stats.ratio(
+                data.runs(workload.name, self.arm, phase, thing, self.metric),
+                data.runs(workload.name, self.base, phase, thing, self.metric))
+            if ratio is None:
+                continue
+            fine = ratio.median <= self.limit
+            if self.or_noise and not fine:
+                fine = None if ratio.p is None else ratio.p > 0.05
+            yield Verdict(subject(workload, phase, thing), wanted,
+                          show_ratio(ratio), state(fine))
+
+
+@dataclass(frozen=True)
+class RatioAtLeast(Requirement):
+    """A speed relative to btree's, of one load or of all."""
+
+    metric: str
+    limit: float
+    load: str = ""
+    # Missed only if the difference is significant.
+    or_noise: bool = False
+
+    def judge(self, data, workload):
+        wanted = f"{self.metric} at least {self.limit:.2f} of btree's"
+        if self.or_noise:
+            wanted += ", or p > 0.05"
+        for phase, thing in data.things(workload.name, self.metric):
+            if self.load not in ("", thing):
+                continue
+            ratio = stats.ratio(
+                data.runs(workload.name, "auto", phase, thing, self.metric),
+                data.runs(workload.name, "btree", phase, thing, self.metric))
+            if ratio is None:
+                continue
+            fine = ratio.median >= self.limit
+            if self.or_noise and not fine:
+                fine = None if ratio.p is None else ratio.p > 0.05
+            yield Verdict(subject(workload, phase, thing), wanted,
+                          show_ratio(ratio), state(fine))
+
+
+@dataclass(frozen=True)
+class GrowthShare(Requirement):
+    """Growth at most a share of btree's, for indexes that btree lets grow by
+    more than "floor"; those named, or all."""
+
+    share: float
+    floor: float = 0.30
+    indexes: tuple[str, ...] = ()
+    start: str = "before"
+    end: str = ""
+
+    def judge(self, data, workload):
+        for index in self.indexes or workload.indexes:
+            base = growth(data, workload, "btree", index, self.start, self.end)
+            ours = growth(data, workload, "auto", index, self.start, self.end)
+            wanted = f"growth at most {self.share:.2f} of btree's"
+            if self.floor > 0:
+                wanted += f" where that is over {100 * self.floor:.0f} %"
+            if base is None or ours is None:
+                continue
+            measured = f"{percent(ours)}, btree {percent(base)}"
+            if base <= self.floor and self.floor > 0:
+                yield Verdict(index, wanted, measured, OPEN)
+            else:
+                yield Verdict(index, wanted, measured,
+                              state(ours <= self.share * max(base, 0)))
+
+
+@dataclass(frozen=True)
+class GrowthAtMost(Requirement):
+    """An absolute limit."""
+
+    limit: float
+    indexes: tuple[str, ...] = ()
+
+    def judge(self, data, workload):
+        for index in self.indexes or workload.indexes:
+            ours = growth(data, workload, "auto", index)
+            if ours is not None:
+                yield Verdict(index, f"growth at most {percent(self.limit)}",
+                              percent(ours), state(ours <= self.limit))
+
+
+@dataclass(frozen=True)
+class SizeAtMost(Requirement):
+    """Final size relative to btree's, or to a fresh build of itself."""
+
+    limit: float
+    fresh: bool = False
+
+    def judge(self, data, workload):
+        for index in workload.indexes:
+            end = final_phase(workload)
+            ours = data.runs(workload.name, "auto", end, index, "blocks")
+            if self.fresh:
+                base = data.runs(workload.name, "auto", "fresh", index, "blocks")
+            else:
+                base = data.runs(workload.name, "btree", end, index, "blocks")
+            ratio = stats.ratio(ours, base)
+            if ratio is not None:
+                whose = "a fresh build's" if self.fresh else "btree's"
+                yield Verdict(index, f"size at most {self.limit:.2f} of {whose}",
+                              show_ratio(ratio), state(ratio.median <= self.limit))
+
+
+@dataclass(frozen=True)
+class Zero(Requirement):
+    """A count that has to be nought in every run."""
+
+    metric: str
+    phase: str
+    what: str
+
+    def judge(self, data, workload):
+        for phase, thing in data.things(workload.name, self.metric, self.phase):
+            found = data.list(workload.name, "auto", phase, thing, self.metric)
+            if found:
+                yield Verdict(subject(workload, phase, thing), self.what,
+                              f"{max(found):.0f}", state(max(found) == 0))
+
+
+def state(fine):
+    return OPEN if fine is None else MET if fine else MISSED
+
+
+def subject(workload, phase, thing):
+    if len(workload.phases) > 1 and phase not in thing:
+        return f"{phase}: {thing}" if thing else phase
+    return thing
+
+
+def judge_all(data, workload):
+    """Verdicts of all requirements of a workload that was measured."""
+    for requirement in workload.requires:
+        yield from requirement.judge(data, workload)
