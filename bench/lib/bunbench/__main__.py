@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def list_workloads():
         print(f"\n{group}")
         for workload in WORKLOADS:
             if workload.group == group:
-                text = workload.describe()[0]
+                # The first sentence.
+                text = re.match(r".*?[.?](?= |$)", workload.describe()[0]).group()
                 if workload.note:
                     text += f" {workload.note}"
                 print(f"  {workload.name:{width}}  {'q' if workload.quick else ' '}"

@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import stats
@@ -87,6 +87,10 @@ class Measurement:
     size: str
     data: Data
     scratch: Path
+    # What measurements of the same workload tell each other.
+    shared: dict
+    # pgbench variables, on top of the workload's.
+    variables: dict = field(default_factory=dict)
     session: Session = None
 
     def add(self, phase, thing, metric, value):
@@ -97,15 +101,31 @@ class Measurement:
 
     def measure(self):
         self.cluster.configure(SETTINGS | self.workload.settings)
-        self.cluster.psql("postgres",
-                          f"CREATE DATABASE {DATABASE} TEMPLATE bench_template")
+        self.recreate()
         try:
-            with self.cluster.session(DATABASE) as self.session:
-                (self.workload.runner or run_phases)(self)
+            (self.workload.runner or run_phases)(self)
         finally:
+            self.disconnect()
             # If the server is gone that has been reported already.
             with contextlib.suppress(Failure):
-                self.cluster.psql("postgres", f"DROP DATABASE {DATABASE} WITH (FORCE)")
+                self.cluster.psql("postgres",
+                                  f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+
+    def recreate(self):
+        """Start with a new database."""
+        self.disconnect()
+        self.cluster.psql("postgres", f"""
+            DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE);
+            CREATE DATABASE {DATABASE} TEMPLATE bench_template""")
+        self.connect()
+
+    def connect(self):
+        self.session = self.cluster.session(DATABASE)
+
+    def disconnect(self):
+        if self.session:
+            self.session.close()
+            self.session = None
 
     def set_up(self, database=DATABASE):
         self.cluster.psql(
@@ -114,6 +134,11 @@ class Measurement:
                        "with": self.arm.options, **self.workload.variables})
 
     # -- what there is to read --
+
+    def measured(self, phase, thing, metric):
+        """What this measurement has added before."""
+        return self.data.runs(self.workload.name, self.arm.name, phase, thing,
+                              metric)[self.run]
 
     def query(self, sql):
         return self.session.query(sql)
@@ -154,16 +179,18 @@ class Measurement:
 
     # -- what there is to check --
 
-    def check(self):
+    def check(self, session=None, indexes=None):
         """No row lost; every index in order, with an entry for every row."""
+        session = session or self.session
         intact = self.workload.intact
-        if intact and self.value(intact.replace(":rows", str(self.rows))) != "t":
+        if intact and session.query(
+                f"SELECT ({intact.replace(':rows', str(self.rows))})") != [["t"]]:
             raise Failure(f"rows are missing: {intact}")
-        for index in self.workload.indexes:
+        for index in indexes or self.workload.indexes:
             if self.arm.am == "bunbtree":
-                self.query(f"SELECT bunbtree_check('{index}', true, true)")
+                session.query(f"SELECT bunbtree_check('{index}', true, true)")
             else:
-                self.query(f"SELECT bt_index_parent_check('{index}', true, false)")
+                session.query(f"SELECT bt_index_parent_check('{index}', true, false)")
 
     def fresh(self):
         """Sizes that a build from scratch gives."""
@@ -176,11 +203,10 @@ class Measurement:
     def seconds(self, seconds):
         return max(1, round(seconds * SECONDS_FACTOR[self.size]))
 
-    def start_load(self, load, options=""):
+    def start_load(self, load, options="", seconds=None):
         transactions = load.transactions
         if load.per_row is not None:
             transactions = max(1, round(self.rows * load.per_row / load.clients))
-        seconds = None
         if load.background:
             transactions, seconds = None, 86400
         elif load.seconds is not None:
@@ -191,7 +217,7 @@ class Measurement:
             rate=load.rate, protocol=load.protocol, options=options,
             log_prefix=self.scratch / f"log.{load.name}" if load.latency else None,
             variables={"rows": self.rows, "clients": load.clients, "i": 0,
-                       **self.workload.variables})
+                       **self.workload.variables, **self.variables})
 
     def run_loads(self, phase):
         """Run the loads of a phase to their end and note what they achieved."""
@@ -313,8 +339,7 @@ def knows_setting(cluster, name):
     # The settings of the library are known once it is loaded.
     return cluster.psql(
         "bench_template",
-        "SELECT bunbtree_handler(NULL) IS NULL \\g /dev/null\n"
-        f"SELECT current_setting('{name}', true) IS NOT NULL") == [["t"]]
+        f"LOAD 'bunbtree'; SELECT current_setting('{name}', true) IS NOT NULL") == [["t"]]
 
 
 def pass_over(cluster, workloads, runs, size, rows, scratch, progress):
@@ -330,9 +355,11 @@ def pass_over(cluster, workloads, runs, size, rows, scratch, progress):
             for workload in workloads
             for arm in rotated(run)]
     progress.plan(plan)
+    shared = {workload.name: {} for workload in workloads}
     for run, workload, arm in plan:
         m = Measurement(cluster, workload, arm, run,
-                        rows or workload.scale.rows(size), size, data, scratch)
+                        rows or workload.scale.rows(size), size, data, scratch,
+                        shared[workload.name])
         with progress.step(run, workload, arm):
             try:
                 m.measure()

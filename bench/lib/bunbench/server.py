@@ -187,7 +187,7 @@ class Pgbench:
         done = _number(r"transactions actually processed: (\d+)", out)
         failed = _number(r"number of failed transactions: (\d+)", out)
         tps = _number(r"tps = ([0-9.]+)", out)
-        if not done or not tps:
+        if not (done or failed):
             raise Failure("pgbench processed no transaction:\n" + out)
         return done, failed or 0, tps
 
