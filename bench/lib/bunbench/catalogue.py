@@ -6,8 +6,8 @@ how to add one.
 
 from . import special
 from .model import Load, Phase, Scale, Workload
-from .requirements import (GrowthAtMost, GrowthShare, RatioAtLeast, RatioAtMost,
-                           SizeAtMost, Zero)
+from .requirements import (CountAtMost, GrowthAtMost, GrowthShare, GrowthsWithin,
+                           RatioAtLeast, RatioAtMost, SizeAtMost, Zero)
 
 MAILING_LISTS = "Workloads of the mailing lists"
 CHURN = "Churn"
@@ -15,10 +15,12 @@ MATRIX = "Where btree gets no hint"
 FIELD = "Field reports"
 GATE = "Gate against regressions"
 LATENCY = "Latency and contention"
+POLICY = "Policy"
 SCALE = "Large tables"
 STANDBY = "Standby"
 
-GROUPS = (MAILING_LISTS, CHURN, MATRIX, FIELD, GATE, LATENCY, SCALE, STANDBY)
+GROUPS = (MAILING_LISTS, CHURN, MATRIX, FIELD, GATE, LATENCY, POLICY,
+          SCALE, STANDBY)
 
 # Requirements that many share.
 STAYS_SMALL = GrowthShare(1 / 3)
@@ -46,7 +48,8 @@ def bulk_update(name, note="", hold=None, quick=False):
         indexes=("t1_c1", "t1_c2", "t1_c3"),
         phases=(Phase("update", (Load("bulk_update", transactions=1),), hold=hold),),
         requires=(RatioAtMost("seconds", 0.90),
-                  RatioAtMost("seconds", 1.02, base="off")))
+                  RatioAtMost("seconds", 1.02, base="off"),
+                  CountAtMost("passes", 40)))
 
 
 def mixed(name, limit, note):
@@ -229,6 +232,40 @@ LATENCY_WORKLOADS = (
 )
 
 
+# --- policy ------------------------------------------------------------------
+
+def update(name, clients, seconds, **more):
+    return Load("policy_update", seconds=seconds, clients=clients, role=name, **more)
+
+
+POLICY_WORKLOADS = (
+    Workload(
+        "policy_connections", POLICY, Scale(10_000, 200_000, 1_000_000),
+        indexes=("one_k", "many_k"),
+        phases=(Phase("one", (Load("policy_one", transactions=50, protocol="simple"),)),
+                Phase("many", (Load("policy_many", transactions=50, protocol="simple",
+                                    reconnect=True),))),
+        requires=(GrowthsWithin(0.03, ("one_k", "many_k")),),
+        intact="SELECT count(*) = :rows FROM many"),
+    Workload(
+        "policy_held", POLICY, Scale(10_000, 100_000, 1_000_000),
+        indexes=("held_a", "held_b"),
+        phases=(Phase("held", (update("updates", 2, 8),), hold="snapshot"),
+                Phase("released", (Load("policy_update_all", transactions=1),))),
+        requires=(RatioAtLeast("tps", 0.99, base="off"), RatioAtLeast("tps", 1.0),
+                  SizeAtMost(1.0))),
+    Workload(
+        "policy_release", POLICY, Scale(10_000, 100_000, 1_000_000),
+        setup="policy_held", indexes=("held_a", "held_b"),
+        note="16 clients, before, while, and from the moment that the snapshot is "
+             "released.",
+        phases=(Phase("before", (update("updates", 16, 4, latency=True),)),
+                Phase("held", (update("updates", 16, 8, latency=True),), hold="snapshot"),
+                Phase("released", (update("updates", 16, 4, latency=True),))),
+        requires=(P99, SizeAtMost(1.0))),
+)
+
+
 # --- scale, standby ----------------------------------------------------------
 
 OTHER_WORKLOADS = (
@@ -247,4 +284,5 @@ OTHER_WORKLOADS = (
 )
 
 WORKLOADS = (*MAILING_LIST_WORKLOADS, *CHURN_WORKLOADS, *MATRIX_WORKLOADS,
-             *FIELD_WORKLOADS, *GATE_WORKLOADS, *LATENCY_WORKLOADS, *OTHER_WORKLOADS)
+             *FIELD_WORKLOADS, *GATE_WORKLOADS, *LATENCY_WORKLOADS, *POLICY_WORKLOADS,
+             *OTHER_WORKLOADS)

@@ -215,6 +215,7 @@ class Measurement:
             self.cluster, DATABASE, script_file(load.script),
             clients=load.clients, transactions=transactions, seconds=seconds,
             rate=load.rate, protocol=load.protocol, options=options,
+            reconnect=load.reconnect,
             log_prefix=self.scratch / f"log.{load.name}" if load.latency else None,
             variables={"rows": self.rows, "clients": load.clients, "i": 0,
                        **self.workload.variables, **self.variables})

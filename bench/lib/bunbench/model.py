@@ -59,6 +59,8 @@ class Load:
     rate: int | None = None
     latency: bool = False
     background: bool = False
+    # A new connection for each transaction.
+    reconnect: bool = False
     protocol: str = "prepared"
     role: str = ""
 

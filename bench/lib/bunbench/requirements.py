@@ -82,16 +82,17 @@ class RatioAtMost(Requirement):
 
 @dataclass(frozen=True)
 class RatioAtLeast(Requirement):
-    """A speed relative to btree's, of one load or of all."""
+    """A speed relative to another arm (default btree), of one load or of all."""
 
     metric: str
     limit: float
     load: str = ""
     # Missed only if the difference is significant.
     or_noise: bool = False
+    base: str = "btree"
 
     def judge(self, data, workload):
-        wanted = f"{self.metric} at least {self.limit:.2f} of btree's"
+        wanted = f"{self.metric} at least {self.limit:.2f} of {self.base}'s"
         if self.or_noise:
             wanted += ", or p > 0.05"
         for phase, thing in data.things(workload.name, self.metric):
@@ -99,7 +100,7 @@ class RatioAtLeast(Requirement):
                 continue
             ratio = stats.ratio(
                 data.runs(workload.name, "auto", phase, thing, self.metric),
-                data.runs(workload.name, "btree", phase, thing, self.metric))
+                data.runs(workload.name, self.base, phase, thing, self.metric))
             if ratio is None:
                 continue
             fine = ratio.median >= self.limit
@@ -172,6 +173,39 @@ class SizeAtMost(Requirement):
                 whose = "a fresh build's" if self.fresh else "btree's"
                 yield Verdict(index, f"size at most {self.limit:.2f} of {whose}",
                               show_ratio(ratio), state(ratio.median <= self.limit))
+
+
+@dataclass(frozen=True)
+class GrowthsWithin(Requirement):
+    """Two indexes that should grow alike."""
+
+    share: float
+    indexes: tuple[str, str]
+
+    def judge(self, data, workload):
+        first, second = (growth(data, workload, "auto", index)
+                         for index in self.indexes)
+        if first is not None and second is not None:
+            yield Verdict(" and ".join(self.indexes),
+                          f"growth differs by at most {100 * self.share:.0f} points",
+                          f"{percent(first)}, {percent(second)}",
+                          state(abs(first - second) <= self.share))
+
+
+@dataclass(frozen=True)
+class CountAtMost(Requirement):
+    """A counter of every index, in every run."""
+
+    metric: str
+    limit: int
+
+    def judge(self, data, workload):
+        for phase, thing in data.things(workload.name, self.metric):
+            found = data.list(workload.name, "auto", phase, thing, self.metric)
+            if found:
+                yield Verdict(subject(workload, phase, thing),
+                              f"{self.metric} at most {self.limit}",
+                              f"{max(found):.0f}", state(max(found) <= self.limit))
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Pgbench:
 
     def __init__(self, cluster, database, script, *, clients=1, transactions=None,
                  seconds=None, rate=None, protocol="prepared", variables=None,
-                 log_prefix=None, options=None):
+                 log_prefix=None, options=None, reconnect=False):
         arguments = [str(cluster.bindir / "pgbench"), *cluster.connection(),
                      "-n", "-M", protocol, "-c", str(clients),
                      "-j", str(min(clients, 2)), "--random-seed=20210120",
@@ -162,6 +162,8 @@ class Pgbench:
             arguments += ["-T", str(seconds)]
         if rate is not None:
             arguments += ["-R", str(rate)]
+        if reconnect:
+            arguments.append("-C")
         if log_prefix is not None:
             arguments += ["-l", f"--log-prefix={log_prefix}"]
         for name, value in (variables or {}).items():
