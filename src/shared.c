@@ -237,6 +237,7 @@ attach(void)
 {
 	MemoryContext oldcontext = CurrentMemoryContext;
 	ResourceOwner oldowner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
 
 	if (likely(anchor != NULL))
 		return true;
@@ -251,23 +252,26 @@ attach(void)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-
 		/* ereport() has forgotten that a lock holds off interrupts. */
 		HOLD_INTERRUPTS();
 		MemoryContextSwitchTo(oldcontext);
 		error = CopyErrorData();
 		FlushErrorState();
 		attach_failed = true;
+	}
+	PG_END_TRY();
+	LWLockRelease(AddinShmemInitLock);
+	CurrentResourceOwner = oldowner;
+
+	/* Not before: a client may want to see it, and be slow. */
+	if (error != NULL)
+	{
 		ereport(LOG,
 				(errcode(error->sqlerrcode),
 				 errmsg("bunbtree indexes have no shared state in this session"),
 				 errdetail_internal("%s", error->message)));
 		FreeErrorData(error);
 	}
-	PG_END_TRY();
-	LWLockRelease(AddinShmemInitLock);
-	CurrentResourceOwner = oldowner;
 
 	return anchor != NULL;
 }
