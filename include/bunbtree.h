@@ -428,6 +428,7 @@ extern void bun_policy_tick(BunIndexState *state, Relation index,
 extern void bun_policy_look(BunIndexState *state, Relation index,
 							Relation heap);
 extern bool bun_policy_hopeful(const BunIndexState *state, BunKind kind);
+extern bool bun_policy_paid(const BunOutcome *outcome);
 extern void bun_policy_learn(BunIndexState *state, BunKind kind,
 							 const BunOutcome *outcome, Relation index);
 

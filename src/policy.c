@@ -223,6 +223,16 @@ bun_policy_hopeful(const BunIndexState *state, BunKind kind)
 }
 
 /*
+ * Has a pass paid?
+ */
+bool
+bun_policy_paid(const BunOutcome *outcome)
+{
+	return outcome->freed > 0 &&
+		outcome->freed * VISITS_PER_PAID_ENTRY >= outcome->visited;
+}
+
+/*
  * Learn from a pass that an insertion of this kind had.
  */
 void
@@ -234,8 +244,7 @@ bun_policy_learn(BunIndexState *state, BunKind kind, const BunOutcome *outcome,
 
 	bun_state_sync(state);
 
-	if (outcome->freed > 0 &&
-		outcome->freed * VISITS_PER_PAID_ENTRY >= outcome->visited)
+	if (bun_policy_paid(outcome))
 	{
 		backoff->streak = 0;
 		backoff->credit = Min(backoff->credit + 1, MAX_CREDIT);

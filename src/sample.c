@@ -31,7 +31,7 @@ static HTSV_Result row_status(Relation heap, ItemPointer tid,
 static FullTransactionId full_xid(TransactionId xid);
 
 /*
- * Examine the samples of a fruitless pass.
+ * Examine the samples of a pass, unless it has paid: then nobody wants to know.
  */
 void
 bun_sample(BunOutcome *outcome, Relation heap)
@@ -39,6 +39,9 @@ bun_sample(BunOutcome *outcome, Relation heap)
 	outcome->live = 0;
 	outcome->recently_dead = 0;
 	outcome->blocker = InvalidFullTransactionId;
+
+	if (bun_policy_paid(outcome))
+		return;
 
 	for (int i = 0; i < outcome->nsamples; i++)
 	{
