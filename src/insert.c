@@ -146,8 +146,8 @@ bun_index_delete_tuples(BunCall *call, TM_IndexDeleteOp *delstate)
  * think about what it has brought.
  *
  * A leaf page that has another right sibling than before has been split.  (Or
- * VACUUM has deleted that sibling in between, which is rare, and taken for a
- * split.)
+ * somebody else has split it in between, or VACUUM has deleted that sibling,
+ * which is rare, and taken for a split.)
  */
 static void
 after_pass(BunCall *call, Relation heap)
