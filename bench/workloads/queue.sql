@@ -6,7 +6,8 @@
 -- deletion so, on 300 million rows with snapshots of five minutes at 2,297
 -- transactions/s. Here snapshots are as long as makes the versions that they keep
 -- 0.5 % of the rows, at the rate that a short trial on the first arm achieves; the
--- share that came out is among the figures. Indexes: aid is unique, 5 rows have the
+-- share that came out is among the figures. The queue waits 1 ms after each move, else it
+-- would move on by more rows than are updated. Indexes: aid is unique, 5 rows have the
 -- same fiver and 10 the same tenner, score has 1,000 values, and mtime is the time of
 -- the last change, which every update moves to the right end.
 

@@ -80,7 +80,7 @@ MAILING_LIST_WORKLOADS = (
           ("accounts_pkey", "accounts_fiver", "accounts_tenner", "accounts_score",
            "accounts_mtime"),
           Scale(20_000, 200_000, 10_000_000),
-          Load("queue_update", seconds=20, role="update"),
+          Load("queue_update", seconds=20, clients=2, role="update"),
           Load("queue_move", seconds=20, role="queue"),
           Load("queue_read", background=True, role="readers"),
           tables=("accounts",), runner=special.run_queue, quick=True,

@@ -296,6 +296,7 @@ def sampled(m):
     finally:
         for sampler in samplers:
             sampler.stop()
+    note_sizes(m.query(samplers[0].sql))
     for event, count in counts.items():
         m.add(position["phase"], event, "share of samples",
               count / sum(counts.values()))

@@ -36,7 +36,7 @@ def curves(data, workload, index, arm):
     for name, run, of_arm, _, of_index, seconds, blocks in data.samples:
         if (name, of_arm, of_index) == (workload.name, arm, index):
             runs.setdefault(run, []).append((seconds, blocks))
-    return [tuple(zip(*points)) for points in runs.values() if len(points) > 2]
+    return [tuple(zip(*points)) for points in runs.values() if len(points) > 1]
 
 
 def size_over_time(data, workload, path, arms=None):
