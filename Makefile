@@ -14,6 +14,7 @@ OBJS = \
 	src/bridge.o \
 	src/bunbtree.o \
 	src/check.o \
+	src/executor.o \
 	src/insert.o \
 	src/inspect.o \
 	src/opclass.o \
@@ -32,8 +33,8 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan plans maintenance churn stats faults inspect adopt candidates
-ISOLATION = unique_wait two_writers held_snapshot invalidation conversion
+REGRESS = setup opclass types options kinds scan plans upsert keyset maintenance churn stats faults inspect adopt candidates
+ISOLATION = unique_wait two_writers held_snapshot invalidation conversion concurrent_upsert concurrent_keyset
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)
 

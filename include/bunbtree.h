@@ -319,6 +319,19 @@ typedef struct BunCall
 } BunCall;
 
 /*
+ * An index presented for a while to the executor, or to other code of core's;
+ * see bridge.c.  Allocated in TopMemoryContext.
+ */
+typedef struct BunPresentation
+{
+	struct BunPresentation *outer;	/* the one before, or NULL */
+	Relation	index;			/* open, with this lock */
+	LOCKMODE	lockmode;
+	Oid			relam;			/* what rd_rel->relam reads otherwise */
+	int			nest_level;		/* of the transaction that presents it */
+} BunPresentation;
+
+/*
  * How deep guarded calls may nest.  Two levels are exotic, more are a support
  * function that calls itself.
  */
@@ -327,6 +340,7 @@ typedef struct BunCall
 /* bridge.c */
 extern BunCall bun_calls[BUN_MAX_CALLS];
 extern BunCall *bun_next_call;
+extern BunPresentation *bun_presentations;
 extern int	bun_nest_level;
 extern bool bun_reload_pending;
 extern const TableAmRoutine *bun_heap_routine;
@@ -335,7 +349,10 @@ extern TableAmRoutine bun_intercepting_routine;
 extern void bun_bridge_init(void);
 bun_noreturn extern void bun_calls_too_deep(Relation index);
 extern void bun_end_call_slow(BunCall *call);
-extern void bun_mark_invalid(Relation index);
+extern void bun_catch_up(Relation index, Oid relam);
+extern void bun_present(Oid indexid, LOCKMODE lockmode);
+extern void bun_present_unique(Relation table, LOCKMODE lockmode);
+extern void bun_end_presentations(BunPresentation *outer);
 extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
 extern IndexBuildResult *bun_build(Relation heap, Relation index,
 								   struct IndexInfo *indexInfo);
@@ -400,7 +417,7 @@ bun_end_call(BunCall *call)
 	while (unlikely(call + 1 < bun_next_call))
 		bun_end_call_slow(bun_next_call - 1);
 	if (unlikely(bun_reload_pending))
-		bun_mark_invalid(call->index);
+		bun_catch_up(call->index, call->relam);
 
 	if (call->heap != NULL)
 		call->heap->rd_tableam = bun_heap_routine;
@@ -500,6 +517,11 @@ extern void bun_costestimate(PlannerInfo *root, IndexPath *path,
 							 double loop_count, Cost *startup_cost,
 							 Cost *total_cost, Selectivity *selectivity,
 							 double *correlation, double *index_pages);
+
+/* executor.c */
+extern bool bun_row_comparisons;
+
+extern void bun_executor_init(void);
 
 /* options.c */
 extern void bun_options_init(void);

@@ -67,10 +67,24 @@ typedef Oid RelFileNumber;
 #endif
 
 /*
- * Up to 17 the executor raises an error for a row comparison on an index whose
- * relam is not btree's.  From 18 on it asks whether the index is ordered.
+ * Up to 17 the executor raises errors for row comparisons, and for ON CONFLICT
+ * with a unique index, if the index's relam is not btree's.  From 18 on it asks
+ * whether the access method can do what it needs.
  */
-#define BUN_EXECUTOR_REFUSES_ROW_COMPARISONS (PG_VERSION_NUM < 180000)
+#define BUN_CORE_WANTS_BTREE (PG_VERSION_NUM < 180000)
+
+/*
+ * ExecutorRun() had one more parameter until 18.
+ */
+#if PG_VERSION_NUM < 180000
+#define bun_run_parameters \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define bun_run_arguments		queryDesc, direction, count, execute_once
+#else
+#define bun_run_parameters \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define bun_run_arguments		queryDesc, direction, count
+#endif
 
 /*
  * Up to 17 foreign keys need a unique index that is a btree, and a unique index

@@ -21,18 +21,25 @@
  * support function may insert into another bunbtree index, or even build one.
  * They form a stack.
  *
+ * Up to PostgreSQL 17 the executor asks that question, too.  For executor.c,
+ * indexes are presented for longer, any number of them, open and
+ * locked by us: "presentations", which form a list.  Its entries end in reverse
+ * order, as guarded calls do.  An index is in the list once, and never if it is
+ * presented already; so what is presented by both was in the list before.
+ *
  * What can happen in the middle:
  *
  * - A relcache invalidation.  It can arrive at any lock acquisition, and
  *	 overwrites rd_rel with what the catalog says.  A relcache callback presents
- *	 the entries on the stack again: callbacks run right after the entry has
+ *	 the entries of stack and list again: callbacks run right after the entry has
  *	 been rebuilt, before nbtree gets to look at it.  While a subtransaction
  *	 aborts, entries are only marked invalid, to be rebuilt, without a callback,
- *	 when somebody opens them; then we put the mark off until the call ends.
+ *	 when somebody opens them; then we put the mark off until they cease to be
+ *	 presented.
  *	 Rebuilding a heap's entry ends its interception; we lose one pass.
  *
- * - An error.  The stack is unwound when the (sub)transaction that made the
- *	 calls aborts: before the resource owner lets go of the relcache entries,
+ * - An error.  Stack and list are unwound when the (sub)transaction that made
+ *	 them aborts: before the resource owner lets go of the relcache entries,
  *	 and before another command can run.  PG_TRY in each insertion would do the
  *	 same, and cost half as much again as all the rest of what we add to
  *	 btinsert().  (C code that swallows an error without aborting a
@@ -40,7 +47,7 @@
  *	 at the end of the statement, whoever still points to them.  If it goes on
  *	 to the end of an outer guarded call, that one cleans up.)
  *
- * No locks are taken here.  The caller of the access method holds a lock on
+ * Guarded calls take no locks.  The caller of the access method holds a lock on
  * the index already, and an open reference to its relcache entry, so that
  * the entry stays where it is.
  *
@@ -60,10 +67,14 @@
 #include "access/xact.h"
 #include "nodes/execnodes.h"
 #include "utils/inval.h"
+#include "utils/memutils.h"
 
 /* Guarded calls of this backend, outermost first, and where the next goes. */
 BunCall		bun_calls[BUN_MAX_CALLS];
 BunCall    *bun_next_call = bun_calls;
+
+/* Indexes presented until bun_end_presentations(), innermost first. */
+BunPresentation *bun_presentations = NULL;
 
 /* What GetCurrentTransactionNestLevel() would say, at no price. */
 int			bun_nest_level;
@@ -75,7 +86,11 @@ bool		bun_reload_pending = false;
 const TableAmRoutine *bun_heap_routine;
 TableAmRoutine bun_intercepting_routine;
 
+static bool is_ours(Relation index);
+static bool is_unique_and_ours(Oid indexid);
+static void end_presentation(void);
 static void unwind(int nest_level);
+static void present_again(Relation index);
 static void represent_callback(Datum arg, Oid relid);
 static void xact_callback(XactEvent event, void *arg);
 static void subxact_callback(SubXactEvent event, SubTransactionId mySubid,
@@ -101,7 +116,124 @@ bun_bridge_init(void)
 }
 
 /*
- * Undo the guarded calls made at this transaction nesting level or deeper.
+ * Is this index of our access method?  Recognised by a callback: relam may read
+ * btree at the moment.
+ */
+static bool
+is_ours(Relation index)
+{
+	return index->rd_indam->aminsert == bun_insert;
+}
+
+/*
+ * The same by OID, for a unique one only.
+ *
+ * The caller holds a lock on the table that keeps others from changing the
+ * index's access method.  That is enough for a look at the relcache entry, which
+ * costs a fraction of locking and opening it.
+ */
+static bool
+is_unique_and_ours(Oid indexid)
+{
+	Relation	index = RelationIdGetRelation(indexid);
+	bool		result;
+
+	if (!RelationIsValid(index))
+		return false;			/* dropped concurrently */
+	result = index->rd_index->indisunique && is_ours(index);
+	RelationClose(index);
+	return result;
+}
+
+/*
+ * Open an index and, if it is ours, present it until bun_end_presentations().
+ *
+ * If it is presented already, then for something around us, which will last for
+ * longer.
+ */
+void
+bun_present(Oid indexid, LOCKMODE lockmode)
+{
+	Relation	index = index_open(indexid, lockmode);
+	BunPresentation *it;
+
+	if (!is_ours(index) || index->rd_rel->relam == BTREE_AM_OID)
+	{
+		index_close(index, lockmode);
+		return;
+	}
+
+	it = MemoryContextAlloc(TopMemoryContext, sizeof(BunPresentation));
+	it->outer = bun_presentations;
+	it->index = index;
+	it->lockmode = lockmode;
+	it->relam = index->rd_rel->relam;
+	it->nest_level = bun_nest_level;
+	bun_presentations = it;
+
+	index->rd_rel->relam = BTREE_AM_OID;
+}
+
+/*
+ * Present a table's unique indexes of ours, if there are any.  The caller holds
+ * a lock on the table that CREATE INDEX conflicts with.
+ */
+void
+bun_present_unique(Relation table, LOCKMODE lockmode)
+{
+	List	   *indexes;
+	ListCell   *lc;
+
+	if (!table->rd_rel->relhasindex)
+		return;
+
+	indexes = RelationGetIndexList(table);
+	foreach(lc, indexes)
+	{
+		if (is_unique_and_ours(lfirst_oid(lc)))
+			bun_present(lfirst_oid(lc), lockmode);
+	}
+	list_free(indexes);
+}
+
+/*
+ * End what bun_present() has begun since bun_presentations read "outer", and
+ * close the indexes.
+ */
+void
+bun_end_presentations(BunPresentation *outer)
+{
+	while (bun_presentations != outer)
+	{
+		Relation	index = bun_presentations->index;
+		LOCKMODE	lockmode = bun_presentations->lockmode;
+
+		end_presentation();
+		index_close(index, lockmode);
+	}
+}
+
+/*
+ * End the innermost presentation.
+ */
+static void
+end_presentation(void)
+{
+	BunPresentation *it = bun_presentations;
+
+	if (unlikely(bun_reload_pending))
+		bun_catch_up(it->index, it->relam);
+	it->index->rd_rel->relam = it->relam;
+	bun_presentations = it->outer;
+	pfree(it);
+}
+
+/*
+ * Undo what was presented at this transaction nesting level or deeper, without
+ * closing it: the resource owner does that.
+ *
+ * Guarded calls come first.  If one is for an index that is in the list, it
+ * began after that, and leaves it presented.
  */
 static void
 unwind(int nest_level)
@@ -109,6 +241,9 @@ unwind(int nest_level)
 	while (bun_next_call > bun_calls &&
 		   bun_next_call[-1].nest_level >= nest_level)
 		bun_end_call(bun_next_call - 1);
+	while (bun_presentations != NULL &&
+		   bun_presentations->nest_level >= nest_level)
+		end_presentation();
 }
 
 /*
@@ -121,14 +256,20 @@ bun_end_call_slow(BunCall *call)
 }
 
 /*
- * At the end of a guarded call: have the relcache entry rebuilt, which was put
- * off for the sake of this call or one around it.
+ * An index ceases to be presented: have its relcache entry rebuilt if that was
+ * put off.  Not if it will still be presented, which "relam", what it is to read
+ * now, says.
  */
 void
-bun_mark_invalid(Relation index)
+bun_catch_up(Relation index, Oid relam)
 {
+	if (relam == BTREE_AM_OID)
+		return;
 	index->rd_isvalid = false;
-	if (bun_next_call <= bun_calls + 1)
+
+	/* the last one? */
+	if (bun_presentations == NULL ? bun_next_call == bun_calls + 1 :
+		bun_next_call == bun_calls && bun_presentations->outer == NULL)
 		bun_reload_pending = false;
 }
 
@@ -175,21 +316,32 @@ represent_callback(Datum arg, Oid relid)
 {
 	for (BunCall *call = bun_calls; call < bun_next_call; call++)
 	{
-		Relation	index = call->index;
+		if (relid == InvalidOid || relid == RelationGetRelid(call->index))
+			present_again(call->index);
+	}
+	for (BunPresentation *it = bun_presentations; it != NULL; it = it->outer)
+	{
+		if (relid == InvalidOid || relid == RelationGetRelid(it->index))
+			present_again(it->index);
+	}
+}
 
-		if (relid != InvalidOid && relid != RelationGetRelid(index))
-			continue;
-		index->rd_rel->relam = BTREE_AM_OID;
-		if (!index->rd_isvalid)
-		{
-			/*
-			 * Not rebuilt yet: a subtransaction is aborting.  What is there
-			 * is good enough for those who have the index open, us among
-			 * them, as the relcache itself says of such entries.
-			 */
-			index->rd_isvalid = true;
-			bun_reload_pending = true;
-		}
+/*
+ * Present an index whose relcache entry was invalidated.
+ */
+static void
+present_again(Relation index)
+{
+	index->rd_rel->relam = BTREE_AM_OID;
+	if (!index->rd_isvalid)
+	{
+		/*
+		 * Not rebuilt yet: a subtransaction is aborting.  What is there is
+		 * good enough for those who have the index open, us among them, as
+		 * the relcache itself says of such entries.
+		 */
+		index->rd_isvalid = true;
+		bun_reload_pending = true;
 	}
 }
 
@@ -246,16 +398,14 @@ subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 
 /*
  * Open an index of ours by OID, with the given lock; for SQL functions, whose
- * argument can be anything.  Recognised by its callback: relam may read btree
- * at the moment.
+ * argument can be anything.
  */
 Relation
 bun_open_index(Oid indexid, LOCKMODE lockmode)
 {
 	Relation	rel = relation_open(indexid, lockmode);
 
-	if (rel->rd_rel->relkind != RELKIND_INDEX ||
-		rel->rd_indam->aminsert != bun_insert)
+	if (rel->rd_rel->relkind != RELKIND_INDEX || !is_ours(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a bunbtree index",

@@ -143,6 +143,8 @@ _PG_init(void)
 	bun_shared_init();
 	bun_state_init();
 	bun_planner_init();
+	if (BUN_CORE_WANTS_BTREE)
+		bun_executor_init();
 
 	/*
 	 * Copy nbtree's routine rather than write to it: newer servers hand out

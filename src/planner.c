@@ -37,11 +37,8 @@
 #include "access/genam.h"
 #include "access/stratnum.h"
 #include "catalog/pg_amop.h"
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
-#include "nodes/makefuncs.h"
 #include "optimizer/plancat.h"
-#include "optimizer/restrictinfo.h"
 #include "utils/catcache.h"
 #include "utils/index_selfuncs.h"
 #include "utils/inval.h"
@@ -93,9 +90,7 @@ static void relation_info(PlannerInfo *root, Oid relid, bool inhparent,
 static void present_to_planner(IndexOptInfo *info);
 static Oid	btree_family(Oid family, Oid intype);
 static Oid	find_btree_family(Oid family, Oid intype);
-static void avoid_row_comparisons(PlannerInfo *root, IndexPath *path);
-static RestrictInfo *first_comparison(PlannerInfo *root, RowCompareExpr *rc,
-									  Oid family);
+static void note_row_comparisons(IndexPath *path);
 
 /*
  * Called once, when the library is loaded.
@@ -319,7 +314,7 @@ bun_family_contains(Oid family, Oid other)
  *
  * Its address is how an index of ours is recognised.  And since the planner
  * comes here with each index path that it makes, before it may become part of a
- * plan, this is where a path gets rid of what the executor would refuse.
+ * plan, this is where we see what the executor will have to be helped with.
  *
  * The height of the tree, which nothing but this estimate uses, waits until
  * here: few of a table's indexes are of use to a query.  The planner holds a
@@ -342,74 +337,28 @@ bun_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		index_close(index, NoLock);
 	}
 
-	if (BUN_EXECUTOR_REFUSES_ROW_COMPARISONS)
-		avoid_row_comparisons(root, path);
+	if (BUN_CORE_WANTS_BTREE && !bun_row_comparisons)
+		note_row_comparisons(path);
 
 	btcostestimate(root, path, loop_count, startup_cost, total_cost,
 				   selectivity, correlation, index_pages);
 }
 
 /*
- * Turn row comparisons among the index conditions of a path into what the
- * planner makes of them if the index has the first of their columns only: a
- * comparison of that column, which finds too much, with the row comparison as
- * a filter.
- *
- * The conditions are the path's alone, or shared with other paths over the same
- * index; nothing else refers to them.  btree's cost estimate looks at the first
- * column only, so it is the same before and after.
+ * Tell executor.c of row comparisons among the index conditions of a path.
  */
 static void
-avoid_row_comparisons(PlannerInfo *root, IndexPath *path)
+note_row_comparisons(IndexPath *path)
 {
 	ListCell   *lc;
 
 	foreach(lc, path->indexclauses)
 	{
 		IndexClause *clause = (IndexClause *) lfirst(lc);
-		RestrictInfo *qual;
 
-		/* most clauses are their own, and only, condition */
-		qual = linitial_node(RestrictInfo, clause->indexquals);
-		if (likely(!IsA(qual->clause, RowCompareExpr)))
-			continue;
-
-		Assert(list_length(clause->indexquals) == 1);
-		qual = first_comparison(root, (RowCompareExpr *) qual->clause,
-								path->indexinfo->opfamily[clause->indexcol]);
-		clause->indexquals = list_make1(qual);
-		clause->lossy = true;
-		clause->indexcols = NIL;
+		/* one is its own, and only, condition */
+		if (unlikely(IsA(linitial_node(RestrictInfo, clause->indexquals)->clause,
+						 RowCompareExpr)))
+			bun_row_comparisons = true;
 	}
-}
-
-/*
- * The comparison of the first columns that a row comparison implies: "a >= x"
- * for "(a, b) > (x, y)".  "family" has the operators.
- */
-static RestrictInfo *
-first_comparison(PlannerInfo *root, RowCompareExpr *rc, Oid family)
-{
-	int			strategy;
-	Oid			lefttype;
-	Oid			righttype;
-	Oid			opno;
-
-	get_op_opfamily_properties(linitial_oid(rc->opnos), family, false,
-							   &strategy, &lefttype, &righttype);
-	if (strategy == BTLessStrategyNumber)
-		strategy = BTLessEqualStrategyNumber;
-	else if (strategy == BTGreaterStrategyNumber)
-		strategy = BTGreaterEqualStrategyNumber;
-	opno = get_opfamily_member(family, lefttype, righttype, strategy);
-	if (!OidIsValid(opno))
-		elog(ERROR, "operator family %u has no operator %d for types %u and %u",
-			 family, strategy, lefttype, righttype);
-
-	return make_simple_restrictinfo(root,
-									make_opclause(opno, BOOLOID, false,
-												  copyObject(linitial(rc->largs)),
-												  copyObject(linitial(rc->rargs)),
-												  InvalidOid,
-												  linitial_oid(rc->inputcollids)));
 }

@@ -1,0 +1,209 @@
+
+# What the executor is told so that it takes a bunbtree index for one of btree, up
+# to PostgreSQL 17: does the library get there in time, do others' hooks work
+# along with it, do parallel workers know?
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->append_conf('postgresql.conf', q{
+autovacuum = off
+enable_seqscan = off
+enable_sort = off
+enable_bitmapscan = off
+});
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE EXTENSION bunbtree;
+	CREATE EXTENSION amcheck;
+
+	CREATE TABLE t (a int, b int, v text);
+	CREATE UNIQUE INDEX t_ab ON t USING bunbtree (a, b);
+	INSERT INTO t SELECT i / 100, i % 100, 'old' FROM generate_series(0, 19999) i;
+
+	CREATE TABLE p (a int, v text) PARTITION BY RANGE (a);
+	CREATE TABLE p_0 PARTITION OF p FOR VALUES FROM (0) TO (100);
+	CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (100) TO (200);
+	CREATE UNIQUE INDEX p_0_a ON p_0 USING bunbtree (a);
+	CREATE UNIQUE INDEX p_1_a ON p_1 USING bunbtree (a);
+	INSERT INTO p VALUES (1, 'old'), (101, 'old');
+
+	-- What decides here is a btree index.
+	CREATE TABLE k (a int PRIMARY KEY, b int, v text) PARTITION BY RANGE (a);
+	CREATE TABLE k_0 PARTITION OF k FOR VALUES FROM (0) TO (100);
+	CREATE UNIQUE INDEX k_0_b ON k_0 USING bunbtree (b);
+	INSERT INTO k VALUES (1, 1, 'old');
+	VACUUM ANALYZE t, p, k;
+
+	-- Statements within others' runs, and at their end.
+	CREATE FUNCTION nested() RETURNS bigint
+	LANGUAGE sql
+	AS $$
+		INSERT INTO p VALUES (1, 'nested'), (3, 'nested') ON CONFLICT DO NOTHING;
+		SELECT count(*) FROM (SELECT FROM t WHERE (a, b) > (198, 98) ORDER BY a, b FOR UPDATE) l;
+	$$;
+	CREATE FUNCTION nest() RETURNS trigger
+	LANGUAGE plpgsql
+	AS 'BEGIN PERFORM nested(); RETURN NULL; END';
+	CREATE TABLE nesting (n int);
+	CREATE TRIGGER nest AFTER INSERT ON nesting FOR EACH ROW EXECUTE FUNCTION nest();
+
+	CREATE FUNCTION disguises() RETURNS bigint
+	LANGUAGE plpgsql
+	AS $$
+	DECLARE
+		index regclass;
+		result bigint := 0;
+	BEGIN
+		FOR index IN
+			SELECT c.oid FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+			WHERE c.relkind = 'i' AND a.amname = 'bunbtree'
+		LOOP
+			BEGIN
+				PERFORM bt_index_check(index);
+				result := result + 1;
+			EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN
+				NULL;
+			END;
+		END LOOP;
+		RETURN result;
+	END
+	$$;
+});
+
+my $until_17 = int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000) < 18;
+
+# Statements as a fresh session's first: what they return, and then the error.
+sub first_statement
+{
+	my ($command) = @_;
+
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', $command,
+		on_error_stop => 1);
+	$stderr =~ s/^psql:<stdin>:\d+: //;
+	$stderr =~ s/\n.*//s;
+	return $stdout . $stderr;
+}
+
+my %statements = (
+	update => q{INSERT INTO t VALUES (0, 1, 'new') ON CONFLICT (a, b) DO UPDATE SET v = excluded.v RETURNING *},
+	nothing => q{INSERT INTO t VALUES (0, 1, 'new'), (1000, 1, 'new') ON CONFLICT DO NOTHING RETURNING *},
+	key => q{INSERT INTO k VALUES (1, 1, 'new') ON CONFLICT (a) DO UPDATE SET v = excluded.v RETURNING *},
+	parts => q{INSERT INTO p VALUES (1, 'new'), (2, 'new'), (101, 'new') ON CONFLICT DO NOTHING RETURNING *},
+	compare => q{SELECT a, b FROM t WHERE (a, b) > (5, 98) ORDER BY a, b LIMIT 2},
+	lock => q{SELECT a, b FROM t WHERE (a, b) > (5, 98) ORDER BY a, b LIMIT 2 FOR UPDATE});
+my %results = (
+	update => "0|1|new",
+	nothing => "1000|1|new",
+	key => "1|1|new",
+	parts => "2|new",
+	compare => "5|99\n6|0",
+	lock => "5|99\n6|0");
+
+# Run each in a session of its own, and undo it.
+sub check_statements
+{
+	my ($what, %expected) = @_;
+
+	foreach my $name (sort keys %statements)
+	{
+		is(first_statement("BEGIN; $statements{$name}; ROLLBACK"),
+			$expected{$name}, "$what: $name");
+	}
+	return;
+}
+
+# Without preloading, the library is loaded when an index is first opened.  For
+# an inference, or a scan, the planner does that.  DO NOTHING without a target, and
+# partitions, come to the executor first.
+my $refusal = 'ERROR:  unexpected non-btree speculative unique index';
+check_statements('library not preloaded', %results,
+	$until_17 ? (key => $refusal, nothing => $refusal, parts => $refusal) : ());
+is(first_statement("SELECT v FROM t WHERE a = 0 AND b = 1; BEGIN; $statements{parts}; ROLLBACK"),
+	"old\n$results{parts}", 'library loaded by a query');
+
+# The way out.
+$node->safe_psql('postgres',
+	q{ALTER DATABASE postgres SET session_preload_libraries = bunbtree});
+check_statements('session_preload_libraries', %results);
+$node->safe_psql('postgres',
+	q{ALTER DATABASE postgres RESET session_preload_libraries});
+is(first_statement("LOAD 'bunbtree'; BEGIN; $statements{nothing}; ROLLBACK"),
+	$results{nothing}, 'library loaded by hand');
+
+# Others' hooks, on either side of ours.
+foreach my $libraries ('bunbtree, pg_stat_statements, auto_explain',
+	'auto_explain, pg_stat_statements, bunbtree')
+{
+	$node->append_conf('postgresql.conf', qq{
+shared_preload_libraries = '$libraries'
+pg_stat_statements.track = all
+auto_explain.log_min_duration = 0
+auto_explain.log_analyze = on
+auto_explain.log_timing = off
+auto_explain.log_nested_statements = on
+});
+	$node->restart;
+	$node->safe_psql('postgres', q{
+		CREATE EXTENSION IF NOT EXISTS pg_stat_statements;
+		SELECT pg_stat_statements_reset()});
+	my $from = -s $node->logfile;
+	check_statements($libraries, %results);
+
+	my $log = slurp_file($node->logfile, $from);
+	like($log, qr/Conflict Arbiter Indexes: t_ab\n\s*Tuples Inserted: 0\n\s*Conflicting Tuples: 1/,
+		"$libraries: upsert explained");
+	like($log, qr/Insert on p.*\n\s*Conflict Resolution: NOTHING\n\s*Tuples Inserted: 1\n\s*Conflicting Tuples: 2/,
+		"$libraries: upsert of a partitioned table explained");
+	like($log, qr/LockRows.*\n.*Index Scan using t_ab on t .*\n\s*Index Cond: \(ROW\(a, b\) > ROW\(5, 98\)\)/,
+		"$libraries: row comparison explained");
+	is($node->safe_psql('postgres', q{
+			SELECT sum(calls), sum(rows) FROM pg_stat_statements
+			WHERE query LIKE 'INSERT INTO %' OR query LIKE 'SELECT a, b%'}),
+		'6|8', "$libraries: statements counted");
+
+	$node->safe_psql('postgres', q{
+		SELECT pg_stat_statements_reset();
+		BEGIN;
+		SELECT nested();
+		INSERT INTO nesting VALUES (1);
+		ROLLBACK});
+	is($node->safe_psql('postgres', q{
+			SELECT toplevel, calls, rows FROM pg_stat_statements
+			WHERE query LIKE '%INTO p%' OR query LIKE '%FOR UPDATE%' ORDER BY query}),
+		"f|2|1\nf|2|2", "$libraries: statements within others counted");
+}
+
+# Parallel workers get their plans from the leader.
+my $parallel = q{
+	SET parallel_setup_cost = 0;
+	SET parallel_tuple_cost = 0;
+	SET min_parallel_table_scan_size = 0;
+	SET min_parallel_index_scan_size = 0;
+	SET parallel_leader_participation = off;
+	SET max_parallel_workers_per_gather = 2;
+};
+my $query = 'SELECT count(*), sum(b) FROM t WHERE (a, b) > (50, 50)';
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', q{''});
+$node->restart;
+foreach my $preload (0, 1)
+{
+	my $command = ($preload ? "LOAD 'bunbtree';" : '') . $parallel;
+	my $what = $preload ? 'library loaded by hand' : 'library not preloaded';
+
+	like($node->safe_psql('postgres',
+			"$command EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $query"),
+		qr/Workers Launched: [12]\n.*Parallel Index Only Scan using t_ab on t.*\n\s*Index Cond: \(ROW/s,
+		"parallel workers, $what: launched");
+	is($node->safe_psql('postgres', "$command $query"), '14949|741225',
+		"parallel workers, $what: result");
+}
+
+$node->stop;
+done_testing();
