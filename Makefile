@@ -22,6 +22,7 @@ OBJS = \
 	src/pass.o \
 	src/planner.o \
 	src/policy.o \
+	src/refresh.o \
 	src/sample.o \
 	src/scan.o \
 	src/shared.o \

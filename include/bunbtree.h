@@ -523,6 +523,9 @@ extern bool bun_row_comparisons;
 
 extern void bun_executor_init(void);
 
+/* refresh.c */
+extern void bun_refresh_init(void);
+
 /* options.c */
 extern void bun_options_init(void);
 extern bytea *bun_options(Datum reloptions, bool validate);

@@ -68,10 +68,20 @@ typedef Oid RelFileNumber;
 
 /*
  * Up to 17 the executor raises errors for row comparisons, and for ON CONFLICT
- * with a unique index, if the index's relam is not btree's.  From 18 on it asks
- * whether the access method can do what it needs.
+ * with a unique index, if the index's relam is not btree's; REFRESH MATERIALIZED
+ * VIEW CONCURRENTLY does not look at such an index.  From 18 on they ask whether
+ * the access method can do what they need.
  */
 #define BUN_CORE_WANTS_BTREE (PG_VERSION_NUM < 180000)
+
+/*
+ * ... and where assertions are enabled, REFRESH has one about it.
+ */
+#ifdef USE_ASSERT_CHECKING
+#define BUN_REFRESH_ASSERTS_BTREE BUN_CORE_WANTS_BTREE
+#else
+#define BUN_REFRESH_ASSERTS_BTREE false
+#endif
 
 /*
  * ExecutorRun() had one more parameter until 18.

@@ -21,8 +21,8 @@
  * support function may insert into another bunbtree index, or even build one.
  * They form a stack.
  *
- * Up to PostgreSQL 17 the executor asks that question, too.  For executor.c,
- * indexes are presented for longer, any number of them, open and
+ * Up to PostgreSQL 17 the executor asks that question, too.  For executor.c and
+ * refresh.c, indexes are presented for longer, any number of them, open and
  * locked by us: "presentations", which form a list.  Its entries end in reverse
  * order, as guarded calls do.  An index is in the list once, and never if it is
  * presented already; so what is presented by both was in the list before.

@@ -145,6 +145,8 @@ _PG_init(void)
 	bun_planner_init();
 	if (BUN_CORE_WANTS_BTREE)
 		bun_executor_init();
+	if (BUN_CORE_WANTS_BTREE && !BUN_REFRESH_ASSERTS_BTREE)
+		bun_refresh_init();
 
 	/*
 	 * Copy nbtree's routine rather than write to it: newer servers hand out

@@ -26,6 +26,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE e (x int, y int, EXCLUDE USING bunbtree (x WITH =));
 });
 
+my $assertions = $node->safe_psql('postgres', 'SHOW debug_assertions') eq 'on';
 my $major = int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000);
 
 # Runs a command in a transaction that is rolled back.  Without an expected
@@ -79,7 +80,7 @@ try_command('insert on conflict, operator class named',
 	'there is no unique or exclusion constraint matching the ON CONFLICT specification');
 try_command('refresh materialized view concurrently',
 	'REFRESH MATERIALIZED VIEW CONCURRENTLY m',
-	$until_17->('cannot refresh materialized view "public.m" concurrently'));
+	$assertions ? $until_17->('cannot refresh materialized view "public.m" concurrently') : undef);
 
 # A primary key gets a btree index.
 is($node->safe_psql('postgres', q{

@@ -1,7 +1,7 @@
 
 # What the executor is told so that it takes a bunbtree index for one of btree, up
 # to PostgreSQL 17: does the library get there in time, do others' hooks work
-# along with it, do parallel workers know?
+# along with it, do parallel workers know, and REFRESH?
 
 use strict;
 use warnings;
@@ -78,6 +78,7 @@ $node->safe_psql('postgres', q{
 });
 
 my $until_17 = int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000) < 18;
+my $assertions = $node->safe_psql('postgres', 'SHOW debug_assertions') eq 'on';
 
 # Statements as a fresh session's first: what they return, and then the error.
 sub first_statement
@@ -204,6 +205,67 @@ foreach my $preload (0, 1)
 	is($node->safe_psql('postgres', "$command $query"), '14949|741225',
 		"parallel workers, $what: result");
 }
+
+# REFRESH MATERIALIZED VIEW CONCURRENTLY.
+$node->safe_psql('postgres', q{
+	CREATE TABLE source (x int, v int);
+	INSERT INTO source SELECT i, i FROM generate_series(1, 100) i;
+	CREATE FUNCTION checked(v int) RETURNS int
+	LANGUAGE plpgsql
+	AS $$
+	BEGIN
+		IF v = 0 THEN
+			RAISE 'zero';
+		END IF;
+		RETURN v;
+	END
+	$$;
+	CREATE MATERIALIZED VIEW m AS SELECT x, checked(v) AS v FROM source;
+	CREATE UNIQUE INDEX m_x ON m USING bunbtree (x);
+	CREATE ROLE nobody;
+});
+my $refresh = 'REFRESH MATERIALIZED VIEW CONCURRENTLY m';
+
+# 002_limits.pl tests the error that there is else.
+if (!$until_17 || !$assertions)
+{
+	# As a session's first statement, it loads the library when it looks at the
+	# view's indexes, which is too late.
+	is(first_statement($refresh),
+		$until_17 ? 'ERROR:  cannot refresh materialized view "public.m" concurrently' : '',
+		'refresh concurrently: library not preloaded');
+	is(first_statement("LOAD 'bunbtree'; DELETE FROM source WHERE x <= 10;
+			UPDATE source SET v = -1 WHERE x > 95;
+			INSERT INTO source VALUES (101, 101); $refresh;
+			SELECT count(*), sum(v), disguises() FROM m"),
+		'91|4601|0', 'refresh concurrently');
+	is(first_statement("LOAD 'bunbtree'; BEGIN;
+			UPDATE source SET v = 0 WHERE x = 50; $refresh"),
+		'ERROR:  zero', 'refresh concurrently: error in the query');
+	is($node->safe_psql('postgres', "LOAD 'bunbtree';
+			DO \$\$
+			BEGIN
+				UPDATE source SET v = 0 WHERE x = 50;
+				$refresh;
+			EXCEPTION WHEN raise_exception THEN
+				NULL;
+			END \$\$;
+			SELECT disguises()"),
+		'0', 'refresh concurrently: error caught');
+	is(first_statement("LOAD 'bunbtree';
+			INSERT INTO source VALUES (20, 20); $refresh"),
+		'ERROR:  new data for materialized view "m" contains duplicate rows without any null columns',
+		'refresh concurrently: duplicate');
+}
+like(first_statement("LOAD 'bunbtree'; SET ROLE nobody; $refresh"),
+	qr/ERROR:  (must be owner of|permission denied for) materialized view m/,
+	'refresh concurrently: not the owner');
+like(first_statement("LOAD 'bunbtree'; REFRESH MATERIALIZED VIEW CONCURRENTLY missing"),
+	qr/ERROR:  relation "missing" does not exist/,
+	'refresh concurrently: no such view');
+like(first_statement("LOAD 'bunbtree'; REFRESH MATERIALIZED VIEW CONCURRENTLY t"),
+	qr/ERROR:  "t" is not a materialized view/,
+	'refresh concurrently: a table');
 
 $node->stop;
 done_testing();
