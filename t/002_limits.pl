@@ -59,8 +59,6 @@ try_command('primary key from an index',
 	'ALTER TABLE a ADD CONSTRAINT c PRIMARY KEY USING INDEX a_x', $constraint);
 try_command('exclusion constraint',
 	'ALTER TABLE a ADD CONSTRAINT c EXCLUDE USING bunbtree (x WITH =)');
-try_command('replica identity',
-	'ALTER TABLE a REPLICA IDENTITY USING INDEX a_x');
 try_command('cluster', 'CLUSTER a USING a_x');
 try_command('foreign key to a unique index',
 	'CREATE TABLE f (x int REFERENCES a (x))',
