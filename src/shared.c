@@ -21,11 +21,11 @@
  * server log one line more.
  *
  * Whose they are.  A slot belongs to its index until somebody finds that the
- * index or its database is gone for good; see give_up_if_gone().  Slots are looked through
- * when VACUUM processes an index of this access method, and when one is wanted
- * and none is free.  Backends that remember a slot notice by its generation.
- * (object_access_hook would tell of drops at once, and make every function call
- * of every query a little slower: a prepared look-up by 0.7 %.)
+ * index or its database is gone for good; see give_up_if_gone().  Slots are
+ * looked through when VACUUM processes an index of this access method, and when
+ * one is wanted and none is free.  Backends that remember a slot notice by its
+ * generation.  (object_access_hook would tell of drops at once, and make every
+ * function call of every query a little slower: a prepared look-up by 0.7 %.)
  *
  * Portions Copyright (c) 2026, bunbtree developers
  *
@@ -468,6 +468,7 @@ bun_slots_sweep(void)
 
 	for (int i = 0; i < nslots; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (OidIsValid(copy[i].indexid) && give_up_if_gone(&copy[i]))
 			result = true;
 	}
