@@ -11,8 +11,9 @@ from bunbench import report, stats
 from bunbench.catalogue import GROUPS, WORKLOADS
 from bunbench.data import Data
 from bunbench.model import ARMS, SCRIPTS, Load, Phase, Scale, Workload, script_file
-from bunbench.requirements import (MET, MISSED, OPEN, GrowthAtMost, GrowthShare,
-                                   RatioAtLeast, RatioAtMost, SizeAtMost, Zero, judge_all)
+from bunbench.requirements import (MET, MISSED, OPEN, CountAtMost, GrowthAtMost,
+                                   GrowthShare, GrowthsWithin, RatioAtLeast,
+                                   RatioAtMost, SizeAtMost, Zero, judge_all)
 
 LOAD = (Phase("load", (Load("churn_fifo", per_row=1),)),)
 
@@ -93,6 +94,14 @@ class Requirements(unittest.TestCase):
         self.assertEqual(state(grown(100, auto=134), GrowthAtMost(0.35)), MET)
         self.assertEqual(state(grown(100, auto=136), GrowthAtMost(0.35)), MISSED)
 
+    def test_growths_within(self):
+        wanted = GrowthsWithin(0.03, ("k", "other"))
+        for size, expected in ((112, MET), (114, MISSED)):
+            data = grown(100, auto=110)
+            add(data, "blocks", "other", "before", auto=[100])
+            add(data, "blocks", "other", "load", auto=[size])
+            self.assertEqual(state(data, wanted), expected)
+
     def test_size(self):
         data = grown(100, btree=200, auto=200)
         self.assertEqual(state(data, SizeAtMost(1.0)), MET)
@@ -118,6 +127,11 @@ class Requirements(unittest.TestCase):
         self.assertEqual(state(few, wanted), OPEN)
         self.assertEqual(state(noisy, wanted), MET)
         self.assertEqual(state(slower, wanted), MISSED)
+
+    def test_count(self):
+        wanted = CountAtMost("passes", 40)
+        self.assertEqual(state(measured("passes", auto=[40, 3]), wanted), MET)
+        self.assertEqual(state(measured("passes", auto=[3, 41]), wanted), MISSED)
 
     def test_zero(self):
         wanted = Zero("bytes", "load", "none")
