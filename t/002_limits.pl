@@ -35,7 +35,7 @@ sub try_command
 {
 	my ($what, $command, $error) = @_;
 
-	# As if the library was preloaded: 006_executor.pl has what happens else.
+	# As if the library was preloaded: 012_executor.pl has what happens else.
 	my ($rc, $stdout, $stderr) = $node->psql('postgres',
 		"LOAD 'bunbtree'; BEGIN; $command; ROLLBACK",
 		on_error_stop => 1);
