@@ -201,7 +201,8 @@ class Measurement:
     # -- load --
 
     def seconds(self, seconds):
-        return max(1, round(seconds * SECONDS_FACTOR[self.size]))
+        # A second may be over before all clients have connected.
+        return max(2, round(seconds * SECONDS_FACTOR[self.size]))
 
     def start_load(self, load, options="", seconds=None):
         transactions = load.transactions
