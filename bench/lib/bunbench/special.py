@@ -120,7 +120,9 @@ def run_gate(m):
 
 
 def instructions(m, script, rows):
-    """Instructions of a stand-alone backend that runs a script's statement."""
+    """Instructions of a stand-alone backend that runs a script's statement.  Those
+    for one row go by the name of idle: a script has to do everything once even
+    then (load the library, plan), so that it is not counted as work."""
     # A statement ends with an empty line (-j).
     statement = script_file(script).read_text().replace(":rows", str(rows)) + "\n"
     out = m.scratch / "callgrind"
