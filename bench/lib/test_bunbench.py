@@ -90,6 +90,13 @@ class Requirements(unittest.TestCase):
         self.assertEqual(state(grown(100, btree=120, auto=120),
                                GrowthShare(1 / 3, floor=0)), MISSED)
 
+    def test_growth_share_per_transaction(self):
+        wanted = GrowthShare(1.0, floor=0, per_transaction=True)
+        for count, expected in ((200, MET), (199, MISSED)):
+            data = grown(100, btree=110, auto=120)
+            add(data, "transactions", "churn", "load", btree=[100], auto=[count])
+            self.assertEqual(state(data, wanted), expected)
+
     def test_growth_limit(self):
         self.assertEqual(state(grown(100, auto=134), GrowthAtMost(0.35)), MET)
         self.assertEqual(state(grown(100, auto=136), GrowthAtMost(0.35)), MISSED)

@@ -62,7 +62,7 @@ def mixed(name, limit, note):
     return Workload(
         name, MAILING_LISTS, Scale(5_000, 50_000, 500_000), setup="mixed", note=note,
         indexes=("accounts_aid", "accounts_abalance"),
-        phases=(Phase("mix", (Load("mixed", seconds=3, clients=2),), options=options),
+        phases=(Phase("mix", (Load("mixed", per_row=0.3, clients=2),), options=options),
                 Phase("writes", (Load("mixed_write", per_row=0.2),)),
                 Phase("reads", (Load("mixed_read", per_row=0.5),), options=options)),
         settings={"wal_log_hints": "on"}, runner=special.run_mixed,
@@ -85,9 +85,11 @@ MAILING_LIST_WORKLOADS = (
           Load("queue_read", background=True, role="readers"),
           tables=("accounts",), runner=special.run_queue, quick=True,
           requires=(
-              GrowthShare(0.5, floor=0, indexes=("accounts_tenner", "accounts_score")),
+              GrowthShare(0.5, floor=0, indexes=("accounts_tenner", "accounts_score"),
+                          per_transaction=True),
               GrowthShare(1.0, floor=0, indexes=("accounts_fiver", "accounts_pkey",
-                                                 "accounts_mtime")),
+                                                 "accounts_mtime"),
+                          per_transaction=True),
               GrowthAtMost(0.35, ("accounts_fiver", "accounts_tenner",
                                   "accounts_score")),
               RatioAtLeast("tps", 1.0, load="update"),
@@ -280,7 +282,8 @@ OTHER_WORKLOADS = (
           intact="SELECT count(*) = :rows FROM big"),
     plain("standby", STANDBY, ("churn_k",), Scale(2_000, 5_000, 5_000),
           Load("churn_fifo", seconds=6, rate=20),
-          intact="SELECT count(*) = :rows FROM churn", runner=special.run_standby),
+          intact="SELECT count(*) = :rows FROM churn", runner=special.run_standby,
+          requires=(AS_FAST,)),
 )
 
 WORKLOADS = (*MAILING_LIST_WORKLOADS, *CHURN_WORKLOADS, *MATRIX_WORKLOADS,

@@ -39,11 +39,27 @@ def final_phase(workload):
     return workload.phases[-1].name if workload.phases else "after"
 
 
-def growth(data, workload, arm, index, start="before", end=None):
-    """Median growth of an index as a share, or None."""
+def growths(data, workload, arm, index, start="before", end=None):
+    """Growth of an index as a share, of each run."""
     before = data.runs(workload.name, arm, start, index, "blocks")
     after = data.runs(workload.name, arm, end or final_phase(workload), index, "blocks")
-    grown = [after[run] / before[run] - 1 for run in after if before.get(run)]
+    return {run: after[run] / before[run] - 1 for run in after if before.get(run)}
+
+
+def growth(*arguments):
+    """Median growth, or None."""
+    grown = growths(*arguments)
+    return stats.median(grown.values()) if grown else None
+
+
+def growth_per_transaction(data, workload, arm, index):
+    """Median growth by one transaction of the last phase, or None."""
+    done = {}
+    for phase, load in data.things(workload.name, "transactions", final_phase(workload)):
+        for run, count in data.runs(workload.name, arm, phase, load, "transactions").items():
+            done[run] = done.get(run, 0) + count
+    grown = [share / done[run]
+             for run, share in growths(data, workload, arm, index).items() if done.get(run)]
     return stats.median(grown) if grown else None
 
 
@@ -113,13 +129,18 @@ class RatioAtLeast(Requirement):
 @dataclass(frozen=True)
 class GrowthShare(Requirement):
     """Growth at most a share of btree's, for indexes that btree lets grow by
-    more than "floor"; those named, or all."""
+    more than "floor"; those named, or all.
+
+    per_transaction: of a load bounded by time, else the faster arm has more to
+    grow by.
+    """
 
     share: float
     floor: float = 0.30
     indexes: tuple[str, ...] = ()
     start: str = "before"
     end: str = ""
+    per_transaction: bool = False
 
     def judge(self, data, workload):
         for index in self.indexes or workload.indexes:
@@ -133,9 +154,15 @@ class GrowthShare(Requirement):
             measured = f"{percent(ours)}, btree {percent(base)}"
             if base <= self.floor and self.floor > 0:
                 yield Verdict(index, wanted, measured, OPEN)
-            else:
-                yield Verdict(index, wanted, measured,
-                              state(ours <= self.share * max(base, 0)))
+                continue
+            if self.per_transaction:
+                base = growth_per_transaction(data, workload, "btree", index)
+                ours = growth_per_transaction(data, workload, "auto", index)
+                wanted += ", per transaction"
+                if base > 0:
+                    measured += f"; per transaction {ours / base:.2f}"
+            yield Verdict(index, wanted, measured,
+                          state(ours <= self.share * max(base, 0)))
 
 
 @dataclass(frozen=True)
