@@ -35,7 +35,7 @@ DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
 REGRESS = setup opclass types options kinds scan plans upsert keyset maintenance churn stats faults inspect adopt candidates
-ISOLATION = unique_wait two_writers held_snapshot invalidation conversion concurrent_upsert concurrent_keyset
+ISOLATION = unique_wait two_writers held_snapshot invalidation conversion concurrent_upsert concurrent_keyset mid_insert write_skew
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)
 
