@@ -3,8 +3,9 @@
 #   make, make install      build against the server that PG_CONFIG names
 #   make installcheck       test against a running server of that installation
 #   make test, make demo    scripts that install what they need themselves
+#   make stress             another, DURATION=seconds SEED=number
 #
-# The last two work where there is nothing but make, so PGXS, which needs a
+# The last three work where there is nothing but make, so PGXS, which needs a
 # pg_config, is only asked for the others.
 
 EXTENSION = bunbtree
@@ -45,7 +46,7 @@ REGRESS_DISCARD = setup kinds churn faults
 
 PG_CPPFLAGS = -I$(srcdir)/include
 
-SCRIPT_GOALS = demo test
+SCRIPT_GOALS = demo stress test
 
 ifneq ($(filter-out $(SCRIPT_GOALS),$(or $(MAKECMDGOALS),all)),)
 
@@ -72,6 +73,10 @@ endif
 
 demo:
 	@bench/demo
+
+stress:
+	@.ci/stress $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(SERVER),--server $(SERVER))
 
 test:
 	@.ci/test
