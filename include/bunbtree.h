@@ -353,6 +353,7 @@ extern void bun_catch_up(Relation index, Oid relam);
 extern void bun_present(Oid indexid, LOCKMODE lockmode);
 extern void bun_present_unique(Relation table, LOCKMODE lockmode);
 extern void bun_end_presentations(BunPresentation *outer);
+extern Relation bun_open_any_relation(Oid relid, LOCKMODE lockmode);
 extern Relation bun_open_index(Oid indexid, LOCKMODE lockmode);
 extern IndexBuildResult *bun_build(Relation heap, Relation index,
 								   struct IndexInfo *indexInfo);

@@ -397,13 +397,28 @@ subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 }
 
 /*
- * Open an index of ours by OID, with the given lock; for SQL functions, whose
- * argument can be anything.
+ * Open a relation that is to be an index by OID, with the given lock; for SQL
+ * functions, whose argument can be any number.
+ */
+Relation
+bun_open_any_relation(Oid relid, LOCKMODE lockmode)
+{
+	Relation	rel = try_relation_open(relid, lockmode);
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("index with OID %u does not exist", relid)));
+	return rel;
+}
+
+/*
+ * Likewise, an index of ours.
  */
 Relation
 bun_open_index(Oid indexid, LOCKMODE lockmode)
 {
-	Relation	rel = relation_open(indexid, lockmode);
+	Relation	rel = bun_open_any_relation(indexid, lockmode);
 
 	if (rel->rd_rel->relkind != RELKIND_INDEX || !is_ours(rel))
 		ereport(ERROR,

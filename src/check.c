@@ -43,8 +43,9 @@ PG_FUNCTION_INFO_V1(bunbtree_check);
  * Locks: AccessShareLock on table and index, or with "parent" ShareLock on
  * both (no writes to the table meanwhile), as amcheck takes them; always the
  * table first.  Whoever may execute this need not be allowed to execute
- * amcheck's functions.  Errors: ERRCODE_WRONG_OBJECT_TYPE if this is not a bunbtree
- * index, ERRCODE_UNDEFINED_FUNCTION without amcheck, and amcheck's own.
+ * amcheck's functions.  Errors: ERRCODE_UNDEFINED_OBJECT and
+ * ERRCODE_WRONG_OBJECT_TYPE if this is not a bunbtree index,
+ * ERRCODE_UNDEFINED_FUNCTION without amcheck, and amcheck's own.
  */
 Datum
 bunbtree_check(PG_FUNCTION_ARGS)

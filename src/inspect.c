@@ -48,7 +48,7 @@ static double fresh_pages(int64 leaf_pages, int64 internal_pages,
 static Relation
 open_any_btree(Oid indexid, BunCall **call)
 {
-	Relation	index = relation_open(indexid, AccessShareLock);
+	Relation	index = bun_open_any_relation(indexid, AccessShareLock);
 
 	*call = NULL;
 	if (index->rd_rel->relkind == RELKIND_INDEX &&
@@ -83,8 +83,8 @@ close_any_btree(Relation index, BunCall *call)
  *		has.
  *
  * Reads the whole index, with AccessShareLock.  Errors:
- * ERRCODE_UNDEFINED_FUNCTION without pgstattuple, ERRCODE_WRONG_OBJECT_TYPE, and
- * pgstattuple's own.
+ * ERRCODE_UNDEFINED_FUNCTION without pgstattuple, ERRCODE_UNDEFINED_OBJECT,
+ * ERRCODE_WRONG_OBJECT_TYPE, and pgstattuple's own.
  */
 Datum
 bunbtree_index_info(PG_FUNCTION_ARGS)
@@ -164,8 +164,8 @@ fresh_pages(int64 leaf_pages, int64 internal_pages, double density,
  *		of btree.
  *
  * For superusers, as that function.  AccessShareLock on the index.  Errors:
- * ERRCODE_UNDEFINED_FUNCTION without pageinspect, ERRCODE_WRONG_OBJECT_TYPE, and
- * pageinspect's own.
+ * ERRCODE_UNDEFINED_FUNCTION without pageinspect, ERRCODE_UNDEFINED_OBJECT,
+ * ERRCODE_WRONG_OBJECT_TYPE, and pageinspect's own.
  */
 Datum
 bunbtree_page_items(PG_FUNCTION_ARGS)
