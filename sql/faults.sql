@@ -101,17 +101,6 @@ CREATE INDEX touchy_expr ON bun.touchy USING bunbtree (touchy_expression(e));
 CREATE INDEX touchy_partial ON bun.touchy USING bunbtree (e) WHERE 100 / (e - 5000) < 0;
 CREATE INDEX touchy_btree ON bun.touchy USING btree (k);
 
--- amcheck takes an index for a btree only while the disguise is on.
-CREATE FUNCTION in_disguise(index regclass) RETURNS boolean
-LANGUAGE plpgsql
-AS $$
-BEGIN
-	PERFORM bt_index_check(index);
-	RETURN true;
-EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN
-	RETURN false;
-END
-$$;
 SELECT in_disguise('bun.touchy_btree');
 
 -- Uses the table after a fault: what this session still believes about its
@@ -345,5 +334,5 @@ SELECT check_indexes('bun');
 DROP SCHEMA bt, bun CASCADE;
 DROP TABLE elsewhere;
 DROP OPERATOR FAMILY touchy_ops USING bunbtree;
-DROP FUNCTION act_on_demand, touchy_compare, touchy_expression, in_disguise, alive,
+DROP FUNCTION act_on_demand, touchy_compare, touchy_expression, alive,
 	note_elsewhere, noting_expression, rename_and_undo, undoing_expression;

@@ -25,30 +25,6 @@ CREATE INDEX parted_ab ON parted USING @am (a, b, d);
 ANALYZE pages, parted;
 $$);
 
--- How many bunbtree indexes does this session take for btree ones at the moment?
--- amcheck refuses those that it does not.
-CREATE FUNCTION disguises() RETURNS bigint
-LANGUAGE plpgsql
-AS $$
-DECLARE
-	index regclass;
-	result bigint := 0;
-BEGIN
-	FOR index IN
-		SELECT c.oid FROM pg_class c JOIN pg_am a ON a.oid = c.relam
-		WHERE c.relkind = 'i' AND a.amname = 'bunbtree'
-	LOOP
-		BEGIN
-			PERFORM bt_index_check(index);
-			result := result + 1;
-		EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN
-			NULL;
-		END;
-	END LOOP;
-	RETURN result;
-END
-$$;
-
 -- Does the plan of a query on bunbtree have a row comparison in the index?
 CREATE FUNCTION has_comparison(query text) RETURNS boolean
 LANGUAGE plpgsql
@@ -222,4 +198,4 @@ DROP INDEX bun.pages_abc;
 SELECT check_indexes('bun');
 DROP SCHEMA bt, bun CASCADE;
 DROP TABLE queries;
-DROP FUNCTION disguises, has_comparison, run, prepared, start_with;
+DROP FUNCTION has_comparison, run, prepared, start_with;

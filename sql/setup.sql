@@ -148,6 +148,28 @@ BEGIN
 END
 $$;
 
+-- Does this session take an index for a btree at the moment?  amcheck refuses
+-- those that it does not.
+CREATE FUNCTION in_disguise(index regclass) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+BEGIN
+	PERFORM bt_index_check(index);
+	RETURN true;
+EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN
+	RETURN false;
+END
+$$;
+
+-- How many bunbtree indexes does it take for btrees?
+CREATE FUNCTION disguises() RETURNS bigint
+LANGUAGE sql
+AS $$
+	SELECT count(*) FILTER (WHERE in_disguise(c.oid))
+	FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+	WHERE c.relkind = 'i' AND a.amname = 'bunbtree';
+$$;
+
 -- Waits until dead rows of this database's ended transactions can be removed,
 -- that is until no snapshot of another session may still see them.
 CREATE PROCEDURE wait_for_horizon()

@@ -50,30 +50,6 @@ BEGIN
 END
 $$;
 
--- How many bunbtree indexes does this session take for btree ones at the moment?
--- amcheck refuses those that it does not.
-CREATE FUNCTION disguises() RETURNS bigint
-LANGUAGE plpgsql
-AS $$
-DECLARE
-	index regclass;
-	result bigint := 0;
-BEGIN
-	FOR index IN
-		SELECT c.oid FROM pg_class c JOIN pg_am a ON a.oid = c.relam
-		WHERE c.relkind = 'i' AND a.amname = 'bunbtree'
-	LOOP
-		BEGIN
-			PERFORM bt_index_check(index);
-			result := result + 1;
-		EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN
-			NULL;
-		END;
-	END LOOP;
-	RETURN result;
-END
-$$;
-
 CALL twice($$
 CREATE TABLE stock (id int, name text COLLATE "C", shelf int, place int, qty int, note text)
 	WITH (autovacuum_enabled = off);
@@ -397,4 +373,4 @@ SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = c.relam,
 	LATERAL (SELECT bunbtree_check(c.oid, true, true)) t
 WHERE c.relnamespace = 'bun'::regnamespace AND a.amname = 'bunbtree' AND c.relkind = 'i';
 DROP SCHEMA bt, bun CASCADE;
-DROP FUNCTION upsert, disguises, plans, fail;
+DROP FUNCTION upsert, plans, fail;

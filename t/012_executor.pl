@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -19,10 +20,8 @@ enable_sort = off
 enable_bitmapscan = off
 });
 $node->start;
+$node->safe_psql('postgres', slurp_file("$FindBin::RealBin/../sql/setup.sql"));
 $node->safe_psql('postgres', q{
-	CREATE EXTENSION bunbtree;
-	CREATE EXTENSION amcheck;
-
 	CREATE TABLE t (a int, b int, v text);
 	CREATE UNIQUE INDEX t_ab ON t USING bunbtree (a, b);
 	INSERT INTO t SELECT i / 100, i % 100, 'old' FROM generate_series(0, 19999) i;
@@ -53,28 +52,6 @@ $node->safe_psql('postgres', q{
 	AS 'BEGIN PERFORM nested(); RETURN NULL; END';
 	CREATE TABLE nesting (n int);
 	CREATE TRIGGER nest AFTER INSERT ON nesting FOR EACH ROW EXECUTE FUNCTION nest();
-
-	CREATE FUNCTION disguises() RETURNS bigint
-	LANGUAGE plpgsql
-	AS $$
-	DECLARE
-		index regclass;
-		result bigint := 0;
-	BEGIN
-		FOR index IN
-			SELECT c.oid FROM pg_class c JOIN pg_am a ON a.oid = c.relam
-			WHERE c.relkind = 'i' AND a.amname = 'bunbtree'
-		LOOP
-			BEGIN
-				PERFORM bt_index_check(index);
-				result := result + 1;
-			EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN
-				NULL;
-			END;
-		END LOOP;
-		RETURN result;
-	END
-	$$;
 });
 
 my $until_17 = int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000) < 18;
