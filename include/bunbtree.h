@@ -503,6 +503,7 @@ extern bool bun_gettuple(IndexScanDesc scan, ScanDirection dir);
 
 /* opclass.c */
 extern Oid	bun_access_method(Oid function, Oid *extension);
+extern void bun_check_collations(Relation index);
 
 /* adopt.c */
 extern bool bun_has_key_constraint(Oid indexid);

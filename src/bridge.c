@@ -436,9 +436,12 @@ bun_open_index(Oid indexid, LOCKMODE lockmode)
 IndexBuildResult *
 bun_build(Relation heap, Relation index, IndexInfo *indexInfo)
 {
-	BunCall    *call = bun_begin_call(index);
+	BunCall    *call;
 	IndexBuildResult *result;
 
+	bun_check_collations(index);
+
+	call = bun_begin_call(index);
 	result = btbuild(heap, index, indexInfo);
 	bun_end_call(call);
 	return result;

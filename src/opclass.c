@@ -69,11 +69,13 @@
 #include "compat.h"
 
 #include "access/genam.h"
+#include "access/nbtree.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -85,9 +87,11 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -574,4 +578,42 @@ mirror_missing(Oid extension, Oid amoid, const char *amname, Datum intypes,
 	}
 
 	return created;
+}
+
+/*
+ * Refuse what would give wrong answers: a nondeterministic collation with an
+ * operator class whose order is by bytes and whose "=" is by the collation
+ * (text_pattern_ops, varchar_pattern_ops, bpchar_pattern_ops).
+ *
+ * CREATE INDEX refuses it by the OIDs of btree's classes, so ours has to do it
+ * itself, with the same error.  It can when the index is built, by the comparison
+ * function; that is late for a partitioned index, which has no build, but its
+ * partitions' indexes have one.
+ */
+void
+bun_check_collations(Relation index)
+{
+	for (AttrNumber i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		RegProcedure compare = index_getprocid(index, i + 1, BTORDER_PROC);
+		Oid			collation = index->rd_indcollation[i];
+		Datum		classes;
+		bool		isnull;
+		HeapTuple	class;
+
+		if ((compare != F_BTTEXT_PATTERN_CMP && compare != F_BTBPCHAR_PATTERN_CMP) ||
+			!OidIsValid(collation) || get_collation_isdeterministic(collation))
+			continue;
+
+		classes = SysCacheGetAttr(INDEXRELID, index->rd_indextuple,
+								  Anum_pg_index_indclass, &isnull);
+		class = SearchSysCache1(CLAOID,
+								ObjectIdGetDatum(((oidvector *) DatumGetPointer(classes))->values[i]));
+		if (!HeapTupleIsValid(class))
+			elog(ERROR, "cache lookup failed for operator class");
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("nondeterministic collations are not supported for operator class \"%s\"",
+						NameStr(((Form_pg_opclass) GETSTRUCT(class))->opcname))));
+	}
 }
