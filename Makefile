@@ -2,10 +2,11 @@
 #
 #   make, make install      build against the server that PG_CONFIG names
 #   make installcheck       test against a running server of that installation
-#   make test, make demo    scripts that install what they need themselves
+#   make test, make demo, make check-core
+#                           scripts that install what they need themselves
 #   make stress             another, DURATION=seconds SEED=number
 #
-# The last three work where there is nothing but make, so PGXS, which needs a
+# The last two lines work where there is nothing but make, so PGXS, which needs a
 # pg_config, is only asked for the others.
 
 EXTENSION = bunbtree
@@ -46,7 +47,7 @@ REGRESS_DISCARD = setup kinds churn faults
 
 PG_CPPFLAGS = -I$(srcdir)/include
 
-SCRIPT_GOALS = demo stress test
+SCRIPT_GOALS = check-core demo stress test
 
 ifneq ($(filter-out $(SCRIPT_GOALS),$(or $(MAKECMDGOALS),all)),)
 
@@ -80,3 +81,7 @@ stress:
 
 test:
 	@.ci/test
+
+# PostgreSQL's own tests on bunbtree indexes; see .ci/core/README.md.
+check-core:
+	@.ci/check-core

@@ -60,6 +60,18 @@ try_command('primary key from an index',
 try_command('exclusion constraint',
 	'ALTER TABLE a ADD CONSTRAINT c EXCLUDE USING bunbtree (x WITH =)');
 try_command('cluster', 'CLUSTER a USING a_x');
+foreach my $am ('btree', 'bunbtree')
+{
+	my (undef, undef, $log) = $node->psql('postgres', qq{
+		BEGIN;
+		SET LOCAL enable_indexscan = off;
+		CREATE INDEX a_y ON a USING $am (y);
+		CLUSTER VERBOSE a USING a_y;
+		ROLLBACK});
+	like($log,
+		$am eq 'btree' ? qr/using sequential scan and sort/ : qr/using index scan on "a_y"/,
+		"cluster, where sorting is cheaper: $am");
+}
 try_command('foreign key to a unique index',
 	'CREATE TABLE f (x int REFERENCES a (x))',
 	$until_17->('only b-tree indexes are supported for foreign keys'));
