@@ -15,6 +15,7 @@ $primary->init(allows_streaming => 1);
 $primary->append_conf('postgresql.conf', q{
 autovacuum = off
 wal_consistency_checking = 'btree'
+wal_keep_size = 2GB
 });
 $primary->start;
 $primary->safe_psql('postgres', q{

@@ -11,7 +11,7 @@ use Test::More;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init(allows_streaming => 1);
-$node->append_conf('postgresql.conf', 'autovacuum = off');
+$node->append_conf('postgresql.conf', "autovacuum = off\nwal_keep_size = 2GB\n");
 $node->start;
 
 my $major = int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000);

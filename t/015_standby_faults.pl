@@ -21,7 +21,8 @@ Stress::configure($primary);
 
 # The library under a name that only the primary's search path leads to.
 my $library_dir = PostgreSQL::Test::Utils::tempdir();
-$primary->append_conf('postgresql.conf', "dynamic_library_path = '$library_dir:\$libdir'");
+$primary->append_conf('postgresql.conf', "dynamic_library_path = '$library_dir:\$libdir'\n"
+	  . "wal_keep_size = 2GB\n");
 $primary->start;
 my $major = int($primary->safe_psql('postgres', 'SHOW server_version_num') / 10000);
 my $installed = $primary->safe_psql('postgres',
