@@ -6,7 +6,7 @@
 #                           scripts that install what they need themselves
 #   make stress             another, DURATION=seconds SEED=number
 #
-# The last two lines work where there is nothing but make, so PGXS, which needs a
+# The last four work where there is nothing but make, so PGXS, which needs a
 # pg_config, is only asked for the others.
 
 EXTENSION = bunbtree
