@@ -58,7 +58,6 @@ SELECT reloptions FROM pg_class WHERE relname = 'opt_part_1_a_idx';
 -- Configuration parameters.
 SHOW bunbtree.bottomup;
 SHOW bunbtree.heap_blocks;
-SHOW bunbtree.max_pass_time;
 SHOW bunbtree.scan_cleanup_limit;
 SELECT name, vartype, unit, context, min_val, max_val, enumvals, boot_val
 FROM pg_settings
