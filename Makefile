@@ -16,9 +16,11 @@ OBJS = \
 	src/bridge.o \
 	src/bunbtree.o \
 	src/check.o \
+	src/compact.o \
 	src/executor.o \
 	src/insert.o \
 	src/inspect.o \
+	src/merge.o \
 	src/opclass.o \
 	src/options.o \
 	src/pass.o \
@@ -36,8 +38,8 @@ OBJS = \
 DATA = $(wildcard bunbtree--*.sql)
 
 # Every file in sql/, specs/ and t/ is run; "make test" fails if one is not.
-REGRESS = setup opclass types options kinds scan plans upsert keyset maintenance churn stats faults inspect adopt candidates
-ISOLATION = unique_wait two_writers held_snapshot invalidation conversion concurrent_upsert concurrent_keyset mid_insert write_skew
+REGRESS = setup opclass types options kinds scan plans upsert keyset maintenance churn stats faults inspect adopt candidates compact
+ISOLATION = unique_wait two_writers held_snapshot invalidation conversion concurrent_upsert concurrent_keyset mid_insert write_skew compaction
 ISOLATION_OPTS = --load-extension=bunbtree --load-extension=amcheck
 TAP_TESTS = $(if $(wildcard t/*.pl),1)
 

@@ -53,6 +53,9 @@ CREATE FUNCTION bunbtree_counters(
 	OUT pass_time double precision,
 	OUT longest_pass double precision,
 	OUT last_pass timestamptz,
+	OUT compact_runs bigint,
+	OUT leaves_merged bigint,
+	OUT last_compact timestamptz,
 	OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
@@ -94,6 +97,9 @@ CREATE VIEW pg_stat_bunbtree AS
 		   coalesce(sum(s.entries_recently_dead), 0)::bigint AS entries_recently_dead,
 		   coalesce(sum(s.blocked_by_horizon), 0)::bigint AS blocked_by_horizon,
 		   max(s.last_pass) AS last_pass,
+		   coalesce(max(s.compact_runs), 0) AS compact_runs,
+		   coalesce(max(s.leaves_merged), 0) AS leaves_merged,
+		   max(s.last_compact) AS last_compact,
 		   max(s.stats_reset) AS stats_reset
 	FROM pg_am a
 		 JOIN pg_class c ON c.relam = a.oid AND c.relkind = 'i'
@@ -104,7 +110,7 @@ CREATE VIEW pg_stat_bunbtree AS
 	WHERE a.amname = 'bunbtree'
 	GROUP BY n.nspname, t.relname, c.relname, i.indrelid, i.indexrelid;
 COMMENT ON VIEW pg_stat_bunbtree IS
-	'what passes over full leaf pages have brought and cost, for each bunbtree index of the database';
+	'what passes over full leaf pages and compaction have brought and cost, for each bunbtree index of the database';
 GRANT SELECT ON pg_stat_bunbtree TO PUBLIC;
 
 CREATE FUNCTION pg_stat_reset_bunbtree(index regclass DEFAULT NULL)
@@ -205,7 +211,9 @@ CREATE FUNCTION bunbtree_index_info(index regclass,
 	OUT leaf_fragmentation double precision,
 	OUT fillfactor integer,
 	OUT fresh_size bigint,
-	OUT times_fresh double precision)
+	OUT times_fresh double precision,
+	OUT leaf_pages_after bigint,
+	OUT advice text)
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
 REVOKE ALL ON FUNCTION bunbtree_index_info(regclass) FROM PUBLIC;
@@ -225,6 +233,57 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
 REVOKE ALL ON FUNCTION bunbtree_page_items(regclass, bigint) FROM PUBLIC;
+
+--
+-- Compaction: sparse leaf pages are merged.  See src/compact.c.
+--
+CREATE PROCEDURE bunbtree_compact(index regclass,
+	fill double precision DEFAULT 0.9,
+	max_pages integer DEFAULT 64,
+	pause interval DEFAULT '10 ms',
+	max_runtime interval DEFAULT NULL,
+	verbose boolean DEFAULT false,
+	wait boolean DEFAULT false)
+AS 'MODULE_PATHNAME'
+LANGUAGE C;
+COMMENT ON PROCEDURE bunbtree_compact(regclass, double precision, integer, interval, interval, boolean, boolean) IS
+	'merge sparse leaf pages of a bunbtree or btree index';
+
+CREATE FUNCTION bunbtree_compact_estimate(index regclass,
+	fill double precision DEFAULT 0.9,
+	OUT leaf_pages bigint,
+	OUT leaf_pages_after bigint,
+	OUT bytes_reusable bigint)
+RETURNS record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+COMMENT ON FUNCTION bunbtree_compact_estimate(regclass, double precision) IS
+	'what compaction would leave of the leaf pages of a bunbtree or btree index';
+
+CREATE FUNCTION bunbtree_compact_progress(
+	OUT pid integer,
+	OUT datid oid,
+	OUT index oid,
+	OUT leaf_pages bigint,
+	OUT leaf_pages_scanned bigint,
+	OUT leaf_pages_removed bigint,
+	OUT slices bigint,
+	OUT slices_refused bigint,
+	OUT time_held double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW bunbtree_progress_compact AS
+	SELECT p.pid, d.datname, p.index::regclass AS index, p.leaf_pages,
+		   p.leaf_pages_scanned, p.leaf_pages_removed, p.slices,
+		   p.slices_refused, p.time_held
+	FROM bunbtree_compact_progress() p
+		 JOIN pg_database d ON d.oid = p.datid
+	WHERE d.datname = current_database();
+COMMENT ON VIEW bunbtree_progress_compact IS
+	'what running calls of bunbtree_compact() have done so far';
+GRANT SELECT ON bunbtree_progress_compact TO PUBLIC;
 
 --
 -- Conversion of existing btree indexes.  See src/adopt.c.
@@ -282,6 +341,9 @@ REVOKE ALL ON FUNCTION bunbtree_readopt() FROM PUBLIC;
 -- 6 bytes a row.  Pages hold what the fillfactor says of 8152 bytes, upper levels
 -- are filled to 70 %.  (These numbers are for pages of 8 kB.)
 --
+-- "try_compact" says that, if all pages were in use, they would be less than half
+-- as full as new ones.  (Compaction leaves free pages, so it stays true.)
+--
 -- NULL where there are no statistics.  For monitoring roles, because statistics
 -- tell about rows.
 --
@@ -290,7 +352,8 @@ SELECT i.*,
 	CASE WHEN i.n_tup_del + i.n_tup_upd - i.n_tup_hot_upd = 0
 			OR i.index_size < i.fresh_size THEN 0
 		ELSE i.index_size - i.fresh_size END AS expected_gain,
-	@extschema@.bunbtree_adopt_refusal(i.indexrelid) AS refusal
+	@extschema@.bunbtree_adopt_refusal(i.indexrelid) AS refusal,
+	i.index_size > 1048576 AND i.index_size > 2 * i.fresh_size AS try_compact
 FROM (
 	SELECT n.nspname AS schemaname, t.relname, i.relname AS indexrelname,
 		i.oid AS indexrelid,

@@ -20,6 +20,7 @@
 #include "access/nbtree.h"
 #include "access/tableam.h"
 #include "access/transam.h"
+#include "access/xlogrecord.h"
 #include "catalog/pg_am.h"
 #include "nodes/pathnodes.h"
 #include "port/atomics.h"
@@ -91,6 +92,7 @@ extern double bun_guc_max_pass_time;
 extern double bun_guc_min_yield;
 extern bool bun_guc_track_timing;
 extern int	bun_guc_scan_cleanup_limit;
+extern bool bun_guc_compact_untested;
 
 /*
  * The mode in force for an index: the storage parameter or else the GUC.
@@ -238,6 +240,9 @@ typedef struct BunSlot
 	pg_atomic_uint64 counters[BUN_NKINDS][BUN_NCOUNTERS];
 	pg_atomic_uint64 longest_pass;	/* nanoseconds */
 	pg_atomic_uint64 last_pass; /* a TimestampTz, or 0 */
+	pg_atomic_uint64 compact_runs;	/* calls of bunbtree_compact() */
+	pg_atomic_uint64 leaves_merged; /* leaf pages that these have removed */
+	pg_atomic_uint64 last_compact;	/* as last_pass */
 	pg_atomic_uint64 stats_reset;	/* likewise */
 } BunSlot;
 
@@ -336,6 +341,56 @@ typedef struct BunPresentation
  * function that calls itself.
  */
 #define BUN_MAX_CALLS 16
+
+/*
+ * Leaf pages that one WAL record can merge: one more image is the parent's.
+ */
+#define BUN_MAX_RUN XLR_MAX_BLOCK_ID
+
+/*
+ * Where compaction is: a level-1 page and the offset of a child's pivot tuple.
+ */
+typedef struct BunCursor
+{
+	RelFileNumber file;			/* of the index, or 0: at the beginning */
+	BlockNumber blkno;
+	OffsetNumber offset;		/* or InvalidOffsetNumber: the first child */
+	int64		passed;			/* leaf pages left behind */
+} BunCursor;
+
+/*
+ * Leaf pages to be merged; see merge.c.
+ */
+typedef struct BunRun
+{
+	BlockNumber half_dead;		/* or just a page to be unlinked */
+	BlockNumber parent;
+	OffsetNumber offset;		/* of the first page's pivot tuple there */
+	int			nleaves;
+	bool		cut;			/* as long as the caller wanted it at most */
+	BlockNumber leaves[BUN_MAX_RUN];
+} BunRun;
+
+/*
+ * What came of looking for a run.
+ */
+typedef enum BunSearch
+{
+	BUN_SEARCH_FOUND,
+	BUN_SEARCH_BUDGET,			/* looked at enough pages for now */
+	BUN_SEARCH_END				/* of the index */
+} BunSearch;
+
+/*
+ * The leaf pages of an index, in numbers.
+ */
+typedef struct BunSurvey
+{
+	int64		leaves;
+	int64		leaves_after;	/* what compaction would leave of them */
+	double		used;			/* bytes */
+	double		space;			/* bytes that could be used */
+} BunSurvey;
 
 /* bridge.c */
 extern BunCall bun_calls[BUN_MAX_CALLS];
@@ -487,6 +542,7 @@ extern void bun_for_each_local_slot(void (*function) (Oid indexid,
 /* stats.c */
 extern void bun_stats_pass(BunSlot *slot, BunKind kind,
 						   const BunOutcome *outcome);
+extern void bun_stats_compact(BunSlot *slot, int runs, int leaves);
 
 /*
  * Add to a counter.
@@ -511,6 +567,14 @@ extern bool bun_has_key_constraint(Oid indexid);
 /* check.c */
 extern Oid	bun_extension_function(const char *caller, const char *extension,
 								   const char *name, int nargs, Oid argtype);
+
+/* merge.c */
+extern bool bun_read_meta(Relation index, BTMetaPageData *meta);
+extern BunSearch bun_find_run(Relation index, BunCursor *cursor, double fill,
+							  int max_leaves, int64 *budget, BunRun *run);
+extern int	bun_merge(Relation index, Relation heap, BunCursor *cursor,
+					  double fill, int max_pages);
+extern void bun_survey(Relation index, double fill, BunSurvey *survey);
 
 /* planner.c */
 extern void bun_planner_init(void);

@@ -144,6 +144,54 @@ typedef Oid RelFileNumber;
 #endif
 
 /*
+ * Old snapshots had to be looked for at the ends of an index, up to 16.
+ */
+#if PG_VERSION_NUM < 170000
+#define bun_bt_get_endpoint(rel, level, rightmost) \
+	_bt_get_endpoint(rel, level, rightmost, NULL)
+#else
+#define bun_bt_get_endpoint(rel, level, rightmost) \
+	_bt_get_endpoint(rel, level, rightmost)
+#endif
+
+/*
+ * nbtree wants to know the table of an index that it vacuums, since 16.
+ */
+#if PG_VERSION_NUM < 160000
+#define bun_set_heaprel(info, heap) ((void) (heap))
+#else
+#define bun_set_heaprel(info, heap) ((info)->heaprel = (heap))
+#endif
+
+/*
+ * May this role run maintenance commands on a table?  The owner may, and since 17
+ * who has the privilege for it.
+ */
+#if PG_VERSION_NUM < 170000
+#define bun_may_maintain(relid, roleid) bun_owns_relation(relid, roleid)
+#else
+#define bun_may_maintain(relid, roleid) \
+	(bun_owns_relation(relid, roleid) || \
+	 pg_class_aclcheck(relid, roleid, ACL_MAINTAIN) == ACLCHECK_OK)
+#endif
+
+/*
+ * Status of the i-th backend, from 1 on, in this backend's copy.
+ */
+#if PG_VERSION_NUM < 160000
+#define bun_local_beentry(i) pgstat_fetch_stat_local_beentry(i)
+#else
+#define bun_local_beentry(i) pgstat_get_local_beentry_by_index(i)
+#endif
+
+/*
+ * The majors on which compaction has been tested.  It writes nbtree's pages by
+ * itself, so it has to know their format, where everything else leaves that to
+ * nbtree.
+ */
+#define BUN_COMPACT_TESTED (PG_VERSION_NUM < 160000 || PG_VERSION_NUM >= 180000)
+
+/*
  * Functions that do not return were marked behind their prototype, until 18
  * put the mark in front.
  */

@@ -130,14 +130,16 @@ SELECT v.indexrelname, v.key, v.value, k.value
 FROM (SELECT indexrelid, indexrelname, key, value::numeric
 	  FROM pg_stat_bunbtree s, jsonb_each_text(to_jsonb(s))
 	  WHERE key NOT IN ('schemaname', 'relname', 'indexrelname', 'relid', 'indexrelid',
-						'longest_pass', 'last_pass', 'stats_reset')
+						'longest_pass', 'last_pass', 'compact_runs', 'leaves_merged', 'last_compact',
+						'stats_reset')
 			AND schemaname = 'bun') v
 	 FULL JOIN
 	 (SELECT index, name AS key, sum(value::numeric) AS value
 	  FROM bunbtree_counters() c, jsonb_each_text(to_jsonb(c)),
 		   LATERAL (VALUES (key), (CASE WHEN key IN ('passes', 'passes_productive', 'declined')
 								   THEN key || '_' || c.kind END)) n(name)
-	  WHERE key NOT IN ('index', 'kind', 'longest_pass', 'last_pass', 'stats_reset')
+	  WHERE key NOT IN ('index', 'kind', 'longest_pass', 'last_pass', 'compact_runs', 'leaves_merged',
+						'last_compact', 'stats_reset')
 			AND name IS NOT NULL
 			AND index IN (SELECT oid FROM pg_class WHERE relnamespace = 'bun'::regnamespace)
 	  GROUP BY index, name) k ON k.index = v.indexrelid AND k.key = v.key
@@ -175,8 +177,9 @@ SELECT pg_stat_reset_bunbtree('bun.averted_k');
 SELECT relname, passes > 0 AS passes, last_pass IS NOT NULL AS last_pass
 FROM pg_stat_bunbtree WHERE relname IN ('averted', 'dups') ORDER BY relname;
 SELECT count(*) FROM counted('bun.averted_k');
+SELECT clock_timestamp() AS before_reset \gset
 SELECT pg_stat_reset_bunbtree();
-SELECT count(DISTINCT stats_reset) > 1 AS reset, sum(passes) AS passes, sum(declined) AS declined,
+SELECT every(stats_reset >= :'before_reset') AS reset, sum(passes) AS passes, sum(declined) AS declined,
 	   max(longest_pass) AS longest_pass, max(last_pass) AS last_pass
 FROM pg_stat_bunbtree;
 -- bunbtree indexes only.

@@ -31,6 +31,7 @@ double		bun_guc_max_pass_time = 1.0;
 double		bun_guc_min_yield = 0.0;
 bool		bun_guc_track_timing = false;
 int			bun_guc_scan_cleanup_limit = -1;
+bool		bun_guc_compact_untested = false;
 
 static const struct config_enum_entry bottomup_values[] = {
 	{"off", BUN_MODE_OFF, false},
@@ -135,6 +136,16 @@ _PG_init(void)
 							PGC_USERSET,
 							0,
 							NULL, NULL, NULL);
+
+	/* For superusers only: what is at stake is the index. */
+	DefineCustomBoolVariable("bunbtree.compact_untested",
+							 "Allows compaction on servers of a major version on which it has not been tested.",
+							 NULL,
+							 &bun_guc_compact_untested,
+							 false,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("bunbtree");
 

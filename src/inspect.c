@@ -39,8 +39,15 @@ PG_FUNCTION_INFO_V1(bunbtree_page_items);
 #define STAT_LEAF_DENSITY	9
 #define STAT_NCOLUMNS		10
 
-static double fresh_pages(int64 leaf_pages, int64 internal_pages,
-						  double density, int fillfactor);
+/* Columns of ours after these. */
+#define INFO_NCOLUMNS		(STAT_NCOLUMNS + 5)
+
+/* Nobody needs advice on an index of fewer leaf pages: 1 MB. */
+#define ADVICE_MIN_LEAVES	128
+
+static double fresh_leaves(int64 leaf_pages, double density, int fillfactor);
+static double fresh_pages(int64 leaf_pages, int64 internal_pages, double leaf);
+static const char *advice(double leaves, double compacted, double fresh);
 
 /*
  * Open an index of ours or of btree, and begin a guarded call if it is ours.
@@ -79,10 +86,11 @@ close_any_btree(Relation index, BunCall *call)
 /*
  * bunbtree_index_info(index regclass)
  *		What pgstatindex() says of an index of ours or of btree, its fillfactor,
- *		the size that it would have when built anew, and how many times that it
- *		has.
+ *		the size that it would have when built anew, how many times that it
+ *		has, the leaf pages that compaction up to the fillfactor would leave, and
+ *		"compact" or "reindex" if one of them is worth its while.
  *
- * Reads the whole index, with AccessShareLock.  Errors:
+ * Reads the whole index twice, with AccessShareLock.  Errors:
  * ERRCODE_UNDEFINED_FUNCTION without pgstattuple, ERRCODE_UNDEFINED_OBJECT,
  * ERRCODE_WRONG_OBJECT_TYPE, and pgstattuple's own.
  */
@@ -91,14 +99,18 @@ bunbtree_index_info(PG_FUNCTION_ARGS)
 {
 	Oid			indexid = PG_GETARG_OID(0);
 	TupleDesc	tupdesc;
-	Datum		values[STAT_NCOLUMNS + 3];
-	bool		nulls[STAT_NCOLUMNS + 3] = {false};
+	Datum		values[INFO_NCOLUMNS];
+	bool		nulls[INFO_NCOLUMNS] = {false};
 	Oid			function;
 	Relation	index;
 	BunCall    *call;
 	HeapTupleHeader stats;
 	int			fillfactor;
+	BunSurvey	survey;
+	int64		leaf_pages;
+	double		leaves;
 	double		fresh;
+	const char *what;
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -109,6 +121,7 @@ bunbtree_index_info(PG_FUNCTION_ARGS)
 	fillfactor = BTGetFillFactor(index);
 	stats = DatumGetHeapTupleHeader(OidFunctionCall1(function,
 													 ObjectIdGetDatum(indexid)));
+	bun_survey(index, fillfactor / 100.0, &survey);
 	close_any_btree(index, call);
 
 	if (HeapTupleHeaderGetNatts(stats) != STAT_NCOLUMNS)
@@ -117,45 +130,75 @@ bunbtree_index_info(PG_FUNCTION_ARGS)
 	for (int i = 0; i < STAT_NCOLUMNS; i++)
 		values[i] = GetAttributeByNum(stats, i + 1, &nulls[i]);
 
+	leaf_pages = DatumGetInt64(values[STAT_LEAF_PAGES - 1]);
+	leaves = fresh_leaves(leaf_pages,
+						  DatumGetFloat8(values[STAT_LEAF_DENSITY - 1]),
+						  fillfactor);
 	fresh = BLCKSZ *
-		fresh_pages(DatumGetInt64(values[STAT_LEAF_PAGES - 1]),
-					DatumGetInt64(values[STAT_INTERNAL_PAGES - 1]),
-					DatumGetFloat8(values[STAT_LEAF_DENSITY - 1]),
-					fillfactor);
+		fresh_pages(leaf_pages, DatumGetInt64(values[STAT_INTERNAL_PAGES - 1]),
+					leaves);
 	values[STAT_NCOLUMNS] = Int32GetDatum(fillfactor);
 	values[STAT_NCOLUMNS + 1] = Int64GetDatum((int64) fresh);
 	values[STAT_NCOLUMNS + 2] =
 		Float8GetDatum(rint(100 * DatumGetInt64(values[STAT_INDEX_SIZE - 1]) /
 							fresh) / 100);
+	values[STAT_NCOLUMNS + 3] = Int64GetDatum(survey.leaves_after);
+	what = advice(leaf_pages, survey.leaves_after, leaves);
+	if (what != NULL)
+		values[STAT_NCOLUMNS + 4] = CStringGetTextDatum(what);
+	else
+		nulls[STAT_NCOLUMNS + 4] = true;
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls)));
 }
 
 /*
- * Pages that the entries of an index would fill when it is built anew.
+ * Leaf pages that the entries of an index would fill when it is built anew.
  *
  * "density" is the percentage of the leaf pages' space that is in use, dead
  * entries included.  CREATE INDEX fills a leaf page until less than the
- * fillfactor's complement, a share of the whole page, is free.  Upper levels
- * shrink as the leaf level does.
+ * fillfactor's complement, a share of the whole page, is free.
  */
 static double
-fresh_pages(int64 leaf_pages, int64 internal_pages, double density,
-			int fillfactor)
+fresh_leaves(int64 leaf_pages, double density, int fillfactor)
 {
 	const double usable = BLCKSZ - SizeOfPageHeaderData -
 		MAXALIGN(sizeof(BTPageOpaqueData));
 	double		filled = usable - BLCKSZ * (100 - fillfactor) / 100.0;
-	double		leaf = 0;
-	double		internal = 0;
 
 	/* an index without entries has no leaf page, or a single empty one */
-	if (leaf_pages > 0)
-		leaf = Max(1.0, ceil(leaf_pages * density / 100.0 * usable / filled));
+	if (leaf_pages == 0)
+		return 0;
+	return Max(1.0, ceil(leaf_pages * density / 100.0 * usable / filled));
+}
+
+/*
+ * All pages that it would have with so many leaf pages: upper levels shrink as
+ * the leaf level does.
+ */
+static double
+fresh_pages(int64 leaf_pages, int64 internal_pages, double leaf)
+{
+	double		internal = 0;
+
 	if (leaf > 1)
 		internal = Max(1.0, rint(internal_pages * leaf / leaf_pages));
 
 	return 1 + internal + leaf;
+}
+
+/*
+ * Which would help an index of so many leaf pages that compaction would reduce to
+ * "compacted", a new build to "fresh"?  NULL if there is less than a fifth to
+ * gain; compaction if that gains most of it, because it needs no second index and
+ * waits for nobody.
+ */
+static const char *
+advice(double leaves, double compacted, double fresh)
+{
+	if (leaves < ADVICE_MIN_LEAVES || leaves - fresh < 0.2 * leaves)
+		return NULL;
+	return leaves - compacted >= 0.8 * (leaves - fresh) ? "compact" : "reindex";
 }
 
 /*

@@ -411,6 +411,9 @@ bun_slot_init(BunSlot *slot, uint32 generation)
 	}
 	pg_atomic_init_u64(&slot->longest_pass, 0);
 	pg_atomic_init_u64(&slot->last_pass, 0);
+	pg_atomic_init_u64(&slot->compact_runs, 0);
+	pg_atomic_init_u64(&slot->leaves_merged, 0);
+	pg_atomic_init_u64(&slot->last_compact, 0);
 	pg_atomic_init_u64(&slot->stats_reset, GetCurrentTimestamp());
 }
 

@@ -29,7 +29,7 @@ PG_FUNCTION_INFO_V1(bunbtree_counters);
 PG_FUNCTION_INFO_V1(pg_stat_reset_bunbtree);
 
 /* Columns of bunbtree_counters(): index, kind, the counters, then these. */
-#define COUNTERS_COLUMNS	(2 + BUN_NCOUNTERS + 3)
+#define COUNTERS_COLUMNS	(2 + BUN_NCOUNTERS + 6)
 
 static const char *const kind_names[BUN_NKINDS] = {
 	[BUN_HINTED] = "hinted",
@@ -46,6 +46,9 @@ typedef struct Row
 	uint64		counters[BUN_NKINDS][BUN_NCOUNTERS];
 	uint64		longest_pass;
 	uint64		last_pass;
+	uint64		compact_runs;
+	uint64		leaves_merged;
+	uint64		last_compact;
 	uint64		stats_reset;
 } Row;
 
@@ -96,11 +99,23 @@ bun_stats_pass(BunSlot *slot, BunKind kind, const BunOutcome *outcome)
 }
 
 /*
+ * Compaction was called so many times, and has removed so many leaf pages.
+ */
+void
+bun_stats_compact(BunSlot *slot, int runs, int leaves)
+{
+	pg_atomic_fetch_add_u64(&slot->compact_runs, runs);
+	pg_atomic_fetch_add_u64(&slot->leaves_merged, leaves);
+	pg_atomic_write_u64(&slot->last_compact, GetCurrentTimestamp());
+}
+
+/*
  * bunbtree_counters(): a row for each index of this database that has been
- * inserted into since the server was started, and kind of insertion
+ * inserted into or compacted since the server was started, and kind of insertion
  *		index, kind, counters in the order of BunCounter (pass_time in
- *		milliseconds), longest pass in microseconds, time of the last pass, time
- *		since when; the last three are the same for all kinds.
+ *		milliseconds), longest pass in microseconds, time of the last pass, calls
+ *		of bunbtree_compact(), leaf pages removed by them, time of the last,
+ *		time since when; all from the longest pass on are the same for all kinds.
  *
  * The view pg_stat_bunbtree is made of it, and explains the columns.  Anyone may
  * call it.  Locks no index; bunbtree's own lock is held in share mode while the
@@ -142,6 +157,10 @@ bunbtree_counters(PG_FUNCTION_ARGS)
 			values[i++] = Float8GetDatum(row->longest_pass / 1e3);
 			nulls[i] = row->last_pass == 0;
 			values[i++] = TimestampTzGetDatum(row->last_pass);
+			values[i++] = Int64GetDatum(row->compact_runs);
+			values[i++] = Int64GetDatum(row->leaves_merged);
+			nulls[i] = row->last_compact == 0;
+			values[i++] = TimestampTzGetDatum(row->last_compact);
 			values[i++] = TimestampTzGetDatum(row->stats_reset);
 			Assert(i == COUNTERS_COLUMNS);
 
@@ -176,6 +195,9 @@ copy_row(Oid indexid, BunSlot *slot, void *arg)
 	}
 	row->longest_pass = pg_atomic_read_u64(&slot->longest_pass);
 	row->last_pass = pg_atomic_read_u64(&slot->last_pass);
+	row->compact_runs = pg_atomic_read_u64(&slot->compact_runs);
+	row->leaves_merged = pg_atomic_read_u64(&slot->leaves_merged);
+	row->last_compact = pg_atomic_read_u64(&slot->last_compact);
 	row->stats_reset = pg_atomic_read_u64(&slot->stats_reset);
 }
 
@@ -221,5 +243,8 @@ reset_row(Oid indexid, BunSlot *slot, void *arg)
 	}
 	pg_atomic_write_u64(&slot->longest_pass, 0);
 	pg_atomic_write_u64(&slot->last_pass, 0);
+	pg_atomic_write_u64(&slot->compact_runs, 0);
+	pg_atomic_write_u64(&slot->leaves_merged, 0);
+	pg_atomic_write_u64(&slot->last_compact, 0);
 	pg_atomic_write_u64(&slot->stats_reset, GetCurrentTimestamp());
 }

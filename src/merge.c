@@ -1,0 +1,737 @@
+/*-------------------------------------------------------------------------
+ *
+ * merge.c
+ *		Sparse neighbours among the leaf pages of a btree, and their merger.
+ *
+ * A run are leaf pages P1 ... Pn under one parent, each the right sibling of the
+ * one before, whose entries fit into one page.  Pn gets them all.  It has to be
+ * the last, because in nbtree the key space of a deleted page goes to its right
+ * sibling.  P1 ... Pn-1 become half-dead, and nbtree's own page deletion does the
+ * rest: since their first stage is done, it just unlinks them.
+ *
+ * Why this is safe is in src/README, "Compaction".  In short: the caller of
+ * bun_merge() has AccessExclusiveLock on the index, so that no scan stands between
+ * two of the pages, and one WAL record, made of page images, holds the pages, so
+ * that neither a crash nor a standby sees some of them without the others.
+ *
+ * Runs with the same parent share a record, a "batch", as far as it has room: the
+ * parent's image is most of what a record has besides the merged pages.
+ *
+ * No key is compared here: pages are found by links, and entries stay in order.
+ *
+ * Portions Copyright (c) 2026, bunbtree developers
+ *
+ * IDENTIFICATION
+ *		src/merge.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "bunbtree.h"
+
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+
+/* What a leaf page is to us. */
+typedef struct Leaf
+{
+	BlockNumber prev;
+	bool		half_dead;
+	bool		mergeable;		/* live, and its split complete */
+	int			nentries;
+	Size		entries;		/* bytes of these, with line pointers */
+	Size		high_key;		/* likewise; 0 on the rightmost page */
+	Size		space;			/* bytes that there are for both */
+} Leaf;
+
+/* Runs that one WAL record merges, from left to right under one parent. */
+typedef struct Batch
+{
+	int			nruns;
+	int			nleaves;		/* of all runs */
+	BunRun		runs[BUN_MAX_RUN / 2];
+} Batch;
+
+static void look_at_leaf(Relation index, BlockNumber blkno,
+						 BufferAccessStrategy strategy, Leaf *leaf);
+static bool copy_parent(Relation index, BunCursor *cursor, Page copy);
+static bool copy_if_parent(Relation index, BlockNumber blkno, Page copy);
+static BlockNumber child_at(Page parent, OffsetNumber offset);
+static bool follows(Relation index, Page parent, OffsetNumber offset,
+					const Leaf *leaf, BlockNumber *half_dead);
+static bool has_room(Size entries, const Leaf *leaf, double fill);
+static bool joins(const Batch *batch, const BunRun *run);
+static void add_to_batch(Batch *batch, const BunRun *run, BunCursor *cursor);
+static int	merge_batch(Relation index, Relation heap, BunCursor *cursor,
+						Batch *batch);
+static void check_run(Relation index, Page parent, const Buffer *leaves,
+					  const BunRun *run);
+static void log_images(const Buffer *buffers, int n);
+static Page merged_image(const Buffer *leaves, int n);
+static Page half_dead_image(Page page);
+static Page parent_image(Page page, const Batch *batch);
+static int	unlink_half_dead(Relation index, Relation heap, BlockNumber blkno);
+
+/*
+ * What the metapage says: the format, the root's level, and how many deleted
+ * pages the last VACUUM has left.  False if the index has no root yet.
+ */
+bool
+bun_read_meta(Relation index, BTMetaPageData *meta)
+{
+	Buffer		buf = _bt_getbuf(index, BTREE_METAPAGE, BT_READ);
+
+	*meta = *BTPageGetMeta(BufferGetPage(buf));
+	_bt_relbuf(index, buf);
+	return meta->btm_root != P_NONE;
+}
+
+/*
+ * Look at a leaf page, which need not be one: then it is not mergeable.
+ */
+static void
+look_at_leaf(Relation index, BlockNumber blkno, BufferAccessStrategy strategy,
+			 Leaf *leaf)
+{
+	Buffer		buf = ReadBufferExtended(index, MAIN_FORKNUM, blkno, RBM_NORMAL,
+										 strategy);
+	Page		page;
+	BTPageOpaque opaque;
+
+	_bt_lockbuf(index, buf, BT_READ);
+	_bt_checkpage(index, buf);
+	page = BufferGetPage(buf);
+	opaque = BTPageGetOpaque(page);
+
+	memset(leaf, 0, sizeof(Leaf));
+	leaf->prev = opaque->btpo_prev;
+	leaf->half_dead = P_ISLEAF(opaque) && P_ISHALFDEAD(opaque);
+	leaf->mergeable = P_ISLEAF(opaque) && !P_IGNORE(opaque) &&
+		!P_INCOMPLETE_SPLIT(opaque);
+	if (leaf->mergeable)
+	{
+		/* nbtree leaves no holes between the tuples */
+		leaf->space = ((PageHeader) page)->pd_special - SizeOfPageHeaderData;
+		leaf->nentries = (int) PageGetMaxOffsetNumber(page) + 1 -
+			P_FIRSTDATAKEY(opaque);
+		if (!P_RIGHTMOST(opaque))
+			leaf->high_key = sizeof(ItemIdData) +
+				MAXALIGN(ItemIdGetLength(PageGetItemId(page, P_HIKEY)));
+		leaf->entries = leaf->space - PageGetExactFreeSpace(page) -
+			leaf->high_key;
+	}
+	_bt_relbuf(index, buf);
+}
+
+/*
+ * Copy the level-1 page at the cursor.  False if there is no level 1.
+ *
+ * Pages split and are deleted between slices, and REINDEX may have made another
+ * file, so the cursor is a hint only.  If there is no level-1 page where it
+ * points to, we start anew from the left: it takes somebody who deletes such
+ * pages to get us there again.
+ */
+static bool
+copy_parent(Relation index, BunCursor *cursor, Page copy)
+{
+	BTMetaPageData meta;
+	Buffer		buf;
+
+	if (cursor->file == bun_file_number(index) &&
+		cursor->blkno < RelationGetNumberOfBlocks(index) &&
+		copy_if_parent(index, cursor->blkno, copy))
+		return true;
+
+	if (!bun_read_meta(index, &meta) || meta.btm_level == 0)
+		return false;
+	buf = bun_bt_get_endpoint(index, 1, false);
+	cursor->file = bun_file_number(index);
+	cursor->blkno = BufferGetBlockNumber(buf);
+	cursor->offset = InvalidOffsetNumber;
+	cursor->passed = 0;
+	memcpy(copy, BufferGetPage(buf), BLCKSZ);
+	_bt_relbuf(index, buf);
+	return true;
+}
+
+/*
+ * Copy a page, if it is one of level 1.
+ */
+static bool
+copy_if_parent(Relation index, BlockNumber blkno, Page copy)
+{
+	Buffer		buf = _bt_getbuf(index, blkno, BT_READ);
+	BTPageOpaque opaque = BTPageGetOpaque(BufferGetPage(buf));
+	bool		result;
+
+	result = !P_ISMETA(opaque) && !P_ISLEAF(opaque) && !P_IGNORE(opaque) &&
+		opaque->btpo_level == 1;
+	if (result)
+		memcpy(copy, BufferGetPage(buf), BLCKSZ);
+	_bt_relbuf(index, buf);
+	return result;
+}
+
+/*
+ * The child that a level-1 page has there.
+ */
+static BlockNumber
+child_at(Page parent, OffsetNumber offset)
+{
+	return BTreeTupleGetDownLink((IndexTuple)
+								 PageGetItem(parent,
+											 PageGetItemId(parent, offset)));
+}
+
+/*
+ * Is the leaf page at "offset" the right sibling of the one before it there?
+ *
+ * What is between them has no downlink.  It may be half-dead: a crash, or a
+ * cancelled VACUUM, has left it, and "*half_dead" tells where it is.  That is
+ * looked for left of a parent's first child, too.
+ */
+static bool
+follows(Relation index, Page parent, OffsetNumber offset, const Leaf *leaf,
+		BlockNumber *half_dead)
+{
+	BTPageOpaque opaque = BTPageGetOpaque(parent);
+
+	*half_dead = InvalidBlockNumber;
+	if (offset > P_FIRSTDATAKEY(opaque) &&
+		child_at(parent, OffsetNumberPrev(offset)) == leaf->prev)
+		return true;
+
+	if (leaf->mergeable && leaf->prev != P_NONE)
+	{
+		Leaf		sibling;
+
+		look_at_leaf(index, leaf->prev, NULL, &sibling);
+		if (sibling.half_dead)
+			*half_dead = leaf->prev;
+	}
+	return false;
+}
+
+/*
+ * Should a run that has "entries" bytes so far go on with this page?
+ *
+ * Pages are merged as a whole, so what is aimed at is rarely met.  Never going
+ * beyond "fill" would leave merged pages below it by half of a sparse page, on
+ * average; so we go beyond if that is the smaller error, but leave half of the
+ * room above "fill" to insertions.
+ */
+static bool
+has_room(Size entries, const Leaf *leaf, double fill)
+{
+	Size		with = entries + leaf->entries + leaf->high_key;
+	double		target = fill * leaf->space;
+
+	return with <= target ||
+		(with <= (target + leaf->space) / 2 && with - target < target - entries);
+}
+
+/*
+ * Find the next run from the cursor on, and leave the cursor at its beginning.
+ *
+ * "fill" is the share of a page that entries and high key of the merged page are
+ * to take, "max_leaves" how many pages a run may have.  "*budget" is for how many
+ * leaf pages we may look at, so that a caller with a strong lock does not go
+ * through regions where there is nothing to do.
+ *
+ * The caller has AccessShareLock on the index at least.  With no more than that
+ * a run is a hint; with AccessExclusiveLock it stays true.
+ */
+BunSearch
+bun_find_run(Relation index, BunCursor *cursor, double fill, int max_leaves,
+			 int64 *budget, BunRun *run)
+{
+	Page		parent = palloc(BLCKSZ);
+	BunSearch	result = BUN_SEARCH_END;
+
+	max_leaves = Min(max_leaves, BUN_MAX_RUN);
+
+	while (copy_parent(index, cursor, parent))
+	{
+		BTPageOpaque opaque = BTPageGetOpaque(parent);
+		OffsetNumber maxoff = PageGetMaxOffsetNumber(parent);
+		Size		entries = 0;
+		int			nentries = 0;
+
+		cursor->offset = Max(cursor->offset, P_FIRSTDATAKEY(opaque));
+		run->parent = cursor->blkno;
+		run->half_dead = InvalidBlockNumber;
+		run->nleaves = 0;
+		run->cut = false;
+
+		for (OffsetNumber offset = cursor->offset; offset <= maxoff; offset++)
+		{
+			BlockNumber child = child_at(parent, offset);
+			BlockNumber half_dead;
+			Leaf		leaf;
+			bool		adjacent;
+
+			CHECK_FOR_INTERRUPTS();
+			if ((*budget)-- <= 0)
+			{
+				result = BUN_SEARCH_BUDGET;
+				goto done;
+			}
+
+			look_at_leaf(index, child, NULL, &leaf);
+			adjacent = follows(index, parent, offset, &leaf, &half_dead);
+
+			/*
+			 * The run goes on if this page belongs to it, ends before it
+			 * otherwise.  Without entries it is none: unlinking the last page
+			 * but one, _bt_pagedel() would go on to delete Pn, too, which is
+			 * VACUUM's business.
+			 */
+			if (run->nleaves > 0 && adjacent && leaf.mergeable &&
+				run->nleaves < max_leaves &&
+				has_room(entries, &leaf, fill))
+			{
+				run->leaves[run->nleaves++] = child;
+				run->cut = run->nleaves == max_leaves;
+				entries += leaf.entries;
+				nentries += leaf.nentries;
+				continue;
+			}
+			if (run->nleaves > 1 && nentries > 0)
+				break;
+
+			/* It may be the first page of another one. */
+			cursor->passed += offset - cursor->offset;
+			cursor->offset = offset;
+			run->nleaves = 0;
+			run->cut = false;
+			if (BlockNumberIsValid(half_dead))
+			{
+				run->half_dead = half_dead;
+				result = BUN_SEARCH_FOUND;
+				goto done;
+			}
+			if (leaf.mergeable)
+			{
+				run->leaves[run->nleaves++] = child;
+				entries = leaf.entries;
+				nentries = leaf.nentries;
+			}
+		}
+
+		if (run->nleaves > 1 && nentries > 0)
+		{
+			run->offset = cursor->offset;
+			result = BUN_SEARCH_FOUND;
+			break;
+		}
+
+		/* Nothing more under this parent. */
+		cursor->passed += maxoff + 1 - Min(cursor->offset, maxoff + 1);
+		if (P_RIGHTMOST(opaque))
+			break;
+		cursor->blkno = opaque->btpo_next;
+		cursor->offset = InvalidOffsetNumber;
+	}
+
+done:
+	pfree(parent);
+	return result;
+}
+
+/*
+ * Merge what there is to merge from the cursor on, "max_pages" leaf pages at most,
+ * and move the cursor on.  Returns how many pages were deleted.
+ *
+ * The caller has AccessExclusiveLock on the index, whose table is "heap".  nbtree
+ * leaks memory in this, so the caller has a context to be reset.
+ */
+int
+bun_merge(Relation index, Relation heap, BunCursor *cursor, double fill,
+		  int max_pages)
+{
+	Batch		batch = {0};
+	int64		budget = 2 * max_pages;
+	int			pages = 0;
+	int			deleted = 0;
+	BunRun		run;
+
+	while (pages < max_pages &&
+		   bun_find_run(index, cursor, fill, max_pages, &budget,
+						&run) == BUN_SEARCH_FOUND &&
+		   pages + run.nleaves <= max_pages)
+	{
+		pages += Max(run.nleaves, 1);
+		if (!joins(&batch, &run))
+			deleted += merge_batch(index, heap, cursor, &batch);
+
+		if (BlockNumberIsValid(run.half_dead))
+		{
+			int			unlinked = unlink_half_dead(index, heap, run.half_dead);
+
+			if (unlinked == 0)	/* corrupt; nbtree has logged it */
+			{
+				cursor->offset++;
+				cursor->passed++;
+			}
+			deleted += unlinked;
+			continue;
+		}
+
+		/* Pivot tuples left of it may be gone by now. */
+		run.offset = cursor->offset;
+		add_to_batch(&batch, &run, cursor);
+
+		/* The next run may begin with this one's last page as it will be. */
+		if (run.cut)
+			deleted += merge_batch(index, heap, cursor, &batch);
+	}
+	return deleted + merge_batch(index, heap, cursor, &batch);
+}
+
+/*
+ * May this run be merged together with those of the batch?
+ */
+static bool
+joins(const Batch *batch, const BunRun *run)
+{
+	return batch->nruns == 0 ||
+		(!BlockNumberIsValid(run->half_dead) &&
+		 run->parent == batch->runs[0].parent &&
+		 batch->nleaves + run->nleaves <= BUN_MAX_RUN);
+}
+
+/*
+ * Add a run to the batch, and move the cursor on behind it.
+ */
+static void
+add_to_batch(Batch *batch, const BunRun *run, BunCursor *cursor)
+{
+	int			done = run->nleaves;
+
+	batch->runs[batch->nruns++] = *run;
+	batch->nleaves += run->nleaves;
+
+	/* A run as long as it may be could go on: then Pn begins the next one. */
+	if (run->cut)
+		done--;
+	cursor->offset += done;
+	cursor->passed += done;
+}
+
+/*
+ * Merge the runs of a batch, which is empty then.  Returns how many pages were
+ * deleted.
+ */
+static int
+merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
+{
+	const int	n = batch->nleaves;
+	const int	nruns = batch->nruns;
+	Buffer		buffers[BUN_MAX_RUN + 1];	/* leaf pages, then the parent */
+	Page		images[BUN_MAX_RUN + 1];
+	int			first = 0;		/* leaf page of a run */
+	int			deleted = 0;
+
+	if (nruns == 0)
+		return 0;
+
+	/* nbtree's order: from left to right, then up */
+	for (int r = 0; r < nruns; r++)
+	{
+		for (int i = 0; i < batch->runs[r].nleaves; i++)
+			buffers[first++] = _bt_getbuf(index, batch->runs[r].leaves[i], BT_WRITE);
+	}
+	Assert(first == n);
+	buffers[n] = _bt_getbuf(index, batch->runs[0].parent, BT_WRITE);
+
+	first = 0;
+	for (int r = 0; r < nruns; r++)
+	{
+		const BunRun *run = &batch->runs[r];
+		int			last = first + run->nleaves - 1;
+
+		check_run(index, BufferGetPage(buffers[n]), &buffers[first], run);
+		for (int i = first; i < last; i++)
+			images[i] = half_dead_image(BufferGetPage(buffers[i]));
+		images[last] = merged_image(&buffers[first], run->nleaves);
+		first = last + 1;
+	}
+	images[n] = parent_image(BufferGetPage(buffers[n]), batch);
+
+	if (RelationNeedsWAL(index))
+		XLogEnsureRecordSpace(n, 0);
+
+	/*
+	 * Who has read a page of a run in a serializable transaction has read
+	 * part of what is Pn now, gaps included.  Without this, write skew goes
+	 * undetected.  From here on nothing can fail.
+	 */
+	for (int r = 0; r < nruns; r++)
+	{
+		const BunRun *run = &batch->runs[r];
+
+		for (int i = 0; i < run->nleaves - 1; i++)
+			PredicateLockPageCombine(index, run->leaves[i],
+									 run->leaves[run->nleaves - 1]);
+	}
+
+	START_CRIT_SECTION();
+	for (int i = 0; i <= n; i++)
+	{
+		PageRestoreTempPage(images[i], BufferGetPage(buffers[i]));
+		MarkBufferDirty(buffers[i]);
+	}
+	if (RelationNeedsWAL(index))
+		log_images(buffers, n + 1);
+	END_CRIT_SECTION();
+
+	for (int i = 0; i <= n; i++)
+		_bt_relbuf(index, buffers[i]);
+
+	/*
+	 * The tree is complete already: searches step over half-dead pages.  If
+	 * we do not get to the end, they remain for the next slice, or VACUUM.
+	 */
+	for (int r = 0; r < nruns; r++)
+	{
+		const BunRun *run = &batch->runs[r];
+
+		for (int i = 0; i < run->nleaves - 1; i++)
+			deleted += unlink_half_dead(index, heap, run->leaves[i]);
+	}
+
+	/* If it is under the same parent still, pivots left of it have gone. */
+	if (cursor->blkno == batch->runs[0].parent)
+		cursor->offset -= n - nruns;
+	batch->nruns = batch->nleaves = 0;
+	return deleted;
+}
+
+/*
+ * Nobody can have changed these pages since we looked.  But nothing of what is to
+ * be done to them can be undone, so look again.
+ */
+static void
+check_run(Relation index, Page parent, const Buffer *leaves, const BunRun *run)
+{
+	for (int i = 0; i < run->nleaves; i++)
+	{
+		BTPageOpaque opaque = BTPageGetOpaque(BufferGetPage(leaves[i]));
+
+		if (run->offset + i > (int) PageGetMaxOffsetNumber(parent) ||
+			child_at(parent, run->offset + i) != run->leaves[i] ||
+			!P_ISLEAF(opaque) || P_IGNORE(opaque) || P_INCOMPLETE_SPLIT(opaque) ||
+			(i < run->nleaves - 1 && opaque->btpo_next != run->leaves[i + 1]) ||
+			(i > 0 && opaque->btpo_prev != run->leaves[i - 1]))
+			ereport(ERROR,
+					(errcode(ERRCODE_INDEX_CORRUPTED),
+					 errmsg("block %u of index \"%s\" is not what its parent and siblings say",
+							run->leaves[i], RelationGetRelationName(index)),
+					 errhint("Please REINDEX it.")));
+	}
+}
+
+/*
+ * All in one record, whose redo is core's own and needs no library.  The images
+ * are forced, or full_page_writes = off would leave them out.
+ */
+static void
+log_images(const Buffer *buffers, int n)
+{
+	XLogRecPtr	recptr;
+
+	XLogBeginInsert();
+	for (int i = 0; i < n; i++)
+		XLogRegisterBuffer(i, buffers[i], REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	recptr = XLogInsert(RM_XLOG_ID, XLOG_FPI);
+	for (int i = 0; i < n; i++)
+		PageSetLSN(BufferGetPage(buffers[i]), recptr);
+}
+
+/*
+ * What Pn will be: the entries of all pages, its own links and high key.
+ *
+ * Entries marked LP_DEAD are kept, without the mark.  To drop them we would have
+ * to tell standbys up to which transaction their rows are visible to nobody.
+ */
+static Page
+merged_image(const Buffer *leaves, int n)
+{
+	Page		page = BufferGetPage(leaves[n - 1]);
+	Page		image = PageGetTempPageCopySpecial(page);
+	BTPageOpaque opaque = BTPageGetOpaque(image);
+	OffsetNumber next = P_HIKEY;
+
+	PageSetLSN(image, PageGetLSN(page));
+	opaque->btpo_flags &= ~(BTP_HAS_GARBAGE | BTP_SPLIT_END);
+	opaque->btpo_cycleid = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		Page		source = BufferGetPage(leaves[i]);
+		OffsetNumber offset = P_FIRSTDATAKEY(BTPageGetOpaque(source));
+		OffsetNumber maxoff = PageGetMaxOffsetNumber(source);
+
+		/* Pn's high key goes first, even if there are no entries before. */
+		if (i == 0 && !P_RIGHTMOST(opaque))
+		{
+			ItemId		itemid = PageGetItemId(page, P_HIKEY);
+
+			if (PageAddItem(image, PageGetItem(page, itemid),
+							ItemIdGetLength(itemid), next++,
+							false, false) == InvalidOffsetNumber)
+				elog(ERROR, "could not add the high key to a merged page");
+		}
+		for (; offset <= maxoff; offset++)
+		{
+			ItemId		itemid = PageGetItemId(source, offset);
+
+			if (PageAddItem(image, PageGetItem(source, itemid),
+							ItemIdGetLength(itemid), next++,
+							false, false) == InvalidOffsetNumber)
+				elog(ERROR, "entries do not fit into a merged page");
+		}
+	}
+	return image;
+}
+
+/*
+ * What nbtree's redo of the first stage of a page deletion would make of a page:
+ * the links stay, and instead of a high key there is a tuple that says that no
+ * page above is to be deleted with it.
+ */
+static Page
+half_dead_image(Page page)
+{
+	Page		image = PageGetTempPageCopySpecial(page);
+	BTPageOpaque opaque = BTPageGetOpaque(image);
+	IndexTupleData dummy = {0};
+
+	PageSetLSN(image, PageGetLSN(page));
+	opaque->btpo_flags = BTP_LEAF | BTP_HALF_DEAD;
+	opaque->btpo_cycleid = 0;
+
+	dummy.t_info = sizeof(IndexTupleData);
+	BTreeTupleSetTopParent(&dummy, InvalidBlockNumber);
+	if (PageAddItem(image, (Item) &dummy, sizeof(IndexTupleData), P_HIKEY,
+					false, false) == InvalidOffsetNumber)
+		elog(ERROR, "could not add the dummy high key to a half-dead page");
+	return image;
+}
+
+/*
+ * What the parent will be.  The first pivot tuple of a run is the lower bound of
+ * its key space, so that one stays, and leads to Pn.
+ */
+static Page
+parent_image(Page page, const Batch *batch)
+{
+	Page		image = PageGetTempPageCopy(page);
+	OffsetNumber others[BUN_MAX_RUN];
+	int			nothers = 0;
+
+	for (int r = 0; r < batch->nruns; r++)
+	{
+		const BunRun *run = &batch->runs[r];
+
+		BTreeTupleSetDownLink((IndexTuple)
+							  PageGetItem(image, PageGetItemId(image, run->offset)),
+							  run->leaves[run->nleaves - 1]);
+		for (int i = 1; i < run->nleaves; i++)
+			others[nothers++] = run->offset + i;
+	}
+	PageIndexMultiDelete(image, others, nothers);
+	return image;
+}
+
+/*
+ * Have nbtree unlink a half-dead page, if it still is one: together with a page,
+ * _bt_pagedel() deletes its right siblings as far as they are empty.  Returns how
+ * many pages it has deleted.
+ */
+static int
+unlink_half_dead(Relation index, Relation heap, BlockNumber blkno)
+{
+	Buffer		buf = _bt_getbuf(index, blkno, BT_WRITE);
+	BTPageOpaque opaque = BTPageGetOpaque(BufferGetPage(buf));
+	IndexVacuumInfo info = {0};
+	IndexBulkDeleteResult stats = {0};
+	BTVacState	vstate = {0};
+
+	if (!P_ISLEAF(opaque) || !P_ISHALFDEAD(opaque))
+	{
+		_bt_relbuf(index, buf);
+		return 0;
+	}
+
+	info.index = index;
+	bun_set_heaprel(&info, heap);
+	vstate.info = &info;
+	vstate.stats = &stats;
+	_bt_pagedel(index, buf, &vstate);
+	return stats.pages_newly_deleted;
+}
+
+/*
+ * Walk over all leaf pages, and count what there is and what compaction would
+ * leave.  The caller has AccessShareLock on the index; what others change
+ * meanwhile may or may not be seen.
+ */
+void
+bun_survey(Relation index, double fill, BunSurvey *survey)
+{
+	Page		parent = palloc(BLCKSZ);
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	BunCursor	cursor = {0};
+	BTMetaPageData meta;
+	Leaf		leaf;
+
+	memset(survey, 0, sizeof(BunSurvey));
+	if (bun_read_meta(index, &meta) && meta.btm_level == 0)
+	{
+		look_at_leaf(index, meta.btm_root, strategy, &leaf);
+		survey->leaves = survey->leaves_after = 1;
+		survey->used = leaf.entries + leaf.high_key;
+		survey->space = leaf.space;
+	}
+
+	while (copy_parent(index, &cursor, parent))
+	{
+		BTPageOpaque opaque = BTPageGetOpaque(parent);
+		Size		entries = 0;
+		bool		run = false;
+
+		for (OffsetNumber offset = P_FIRSTDATAKEY(opaque);
+			 offset <= PageGetMaxOffsetNumber(parent); offset++)
+		{
+			BlockNumber half_dead;
+			bool		adjacent;
+
+			CHECK_FOR_INTERRUPTS();
+			look_at_leaf(index, child_at(parent, offset), strategy, &leaf);
+			adjacent = follows(index, parent, offset, &leaf, &half_dead);
+
+			survey->leaves++;
+			survey->used += leaf.entries + leaf.high_key;
+			survey->space += leaf.space;
+			if (run && adjacent && leaf.mergeable &&
+				has_room(entries, &leaf, fill))
+				entries += leaf.entries;
+			else
+			{
+				survey->leaves_after++;
+				entries = leaf.entries;
+				run = leaf.mergeable;
+			}
+		}
+		if (P_RIGHTMOST(opaque))
+			break;
+		cursor.blkno = opaque->btpo_next;
+	}
+
+	FreeAccessStrategy(strategy);
+	pfree(parent);
+}
