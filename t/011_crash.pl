@@ -1,7 +1,7 @@
 
 # The server is killed at random moments of random SQL on twin tables (see
-# lib/Stress.pm), and single backends are; after recovery the twins have the same
-# rows, and amcheck passes.  A standby replays all of it, and compares each page
+# lib/Stress.pm), while indexes are compacted, and single backends are; after
+# recovery the twins have the same rows, and amcheck passes.  A standby replays all of it, and compares each page
 # with the primary's (wal_consistency_checking).
 #
 # BUNBTREE_STRESS_SEED	where random numbers begin (default 1)
@@ -106,13 +106,16 @@ sub verify
 }
 
 my $deleted = 0;
+my $merged = 0;
 my $backends = 0;
 foreach my $crash (1 .. $crashes)
 {
 	$stress->start_round;
 	usleep(200_000 + $rng->(1_300_000));
-	$deleted += $primary->safe_psql('postgres',
-		'SELECT coalesce(sum(entries_deleted), 0) FROM pg_stat_bunbtree');
+	my ($entries, $leaves) = split /\|/, $primary->safe_psql('postgres',
+		'SELECT coalesce(sum(entries_deleted), 0), coalesce(sum(leaves_merged), 0) FROM pg_stat_bunbtree');
+	$deleted += $entries;
+	$merged += $leaves;
 	$primary->safe_psql('postgres', 'CHECKPOINT') if $rng->(3) == 0;
 	kill_server();
 	$primary->start;
@@ -135,7 +138,9 @@ foreach my $crash (1 .. $crashes)
 	verify("backend $backends killed");
 }
 cmp_ok($deleted, '>', 0, 'passes deleted entries');
-diag "$crashes crashes, $backends backends killed, $deleted entries deleted by passes";
+cmp_ok($merged, '>', 0, 'compaction removed leaf pages');
+diag "$crashes crashes, $backends backends killed, $deleted entries deleted by passes, "
+  . "$merged leaf pages by compaction";
 
 # The standby has replayed everything; a page that differs would have stopped it.
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));

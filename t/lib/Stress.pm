@@ -634,6 +634,29 @@ sub maintenance_script
 	return "SET lock_timeout = '700ms';\nSET statement_timeout = '20s';\n" . $sql;
 }
 
+# What yet another client does: merge leaf pages, of one index after the other.  Half
+# of the time it insists on the lock, else it would hardly ever get it.
+sub compaction_script
+{
+	my ($self) = @_;
+	my $rng = generator($self->{seed}, $self->{round}, 1001);
+	my $sql = '';
+
+	for (1 .. 12)
+	{
+		my $index = (qw(bun bt))[ $rng->(4) == 0 ] . '.' . $INDEXES[ $rng->(scalar @INDEXES) ];
+		my $fill = 0.5 + $rng->(51) / 100;
+		my $pages = (2, 5, 33, 64, 1000)[ $rng->(5) ];
+		my $pause = $rng->(3) * 4;
+		my $wait = $rng->(2) ? 'true' : 'false';
+
+		$sql .= "CALL bunbtree_compact('$index', fill => $fill, max_pages => $pages, "
+		  . "pause => '$pause ms', max_runtime => '100 ms', wait => $wait);\n";
+		$self->{operations}++;
+	}
+	return "SET lock_timeout = '300ms';\n" . $sql;
+}
+
 # --- rounds ------------------------------------------------------------------
 
 # Run a script by psql, without waiting for it.
@@ -658,7 +681,11 @@ sub start_round
 	my %scripts = map {
 		("client$_" => $self->client_script($_, $self->{transactions}))
 	} 1 .. $self->{clients};
-	$scripts{maintenance} = $self->maintenance_script() unless $self->{no_maintenance};
+	if (!$self->{no_maintenance})
+	{
+		$scripts{maintenance} = $self->maintenance_script();
+		$scripts{'maintenance-compaction'} = $self->compaction_script();
+	}
 	$self->{running} = [
 		map { $self->run_script("round$self->{round}-$_", $scripts{$_}) } sort keys %scripts ];
 	return;
@@ -769,15 +796,22 @@ sub complaints
 		  && !/$HARMLESS/ } split /\n/, $log;
 }
 
-# Entries that passes have deleted so far, as far as counters have survived.
+# Entries that passes have deleted, and leaf pages that compaction has removed so far,
+# as far as counters have survived.
 sub count_deleted
 {
 	my ($self) = @_;
-	my $now = $self->sql('SELECT coalesce(sum(entries_deleted), 0) FROM pg_stat_bunbtree');
-	my $last = $self->{deleted_last} // 0;
+	my @now = split /\|/, $self->sql(
+		'SELECT coalesce(sum(entries_deleted), 0), coalesce(sum(leaves_merged), 0) FROM pg_stat_bunbtree');
 
-	$self->{deleted} += $now >= $last ? $now - $last : $now;
-	$self->{deleted_last} = $now;
+	foreach my $counter (qw(deleted merged))
+	{
+		my $now = shift @now;
+		my $last = $self->{"${counter}_last"} // 0;
+
+		$self->{$counter} += $now >= $last ? $now - $last : $now;
+		$self->{"${counter}_last"} = $now;
+	}
 	return $self->{deleted};
 }
 
@@ -869,7 +903,8 @@ sub summary
 
 	return "seed $self->{seed}: $self->{round} rounds, $self->{operations} operations, "
 	  . ($self->{held_checks} // 0) . ' checks of held snapshots, '
-	  . $self->count_deleted() . ' entries deleted by passes; errors by code: '
+	  . $self->count_deleted() . ' entries deleted by passes, '
+	  . "$self->{merged} leaf pages by compaction; errors by code: "
 	  . join(' ', map { "$_ $self->{outcomes}{$_}" } sort keys %{ $self->{outcomes} });
 }
 

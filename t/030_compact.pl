@@ -1,0 +1,275 @@
+# Compaction: a crash at its most delicate point, incomplete splits, full_page_writes
+# off, standbys, synchronous replication, locks that are in its way, progress and
+# cancellation.
+
+use strict;
+use warnings;
+
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $primary = PostgreSQL::Test::Cluster->new('primary');
+$primary->init(allows_streaming => 1);
+$primary->append_conf('postgresql.conf', q{
+autovacuum = off
+max_prepared_transactions = 2
+wal_consistency_checking = all
+wal_keep_size = 1GB
+full_page_writes = off
+});
+$primary->start;
+
+# Tables with 20 % full leaf pages.
+$primary->safe_psql('postgres', q{
+	CREATE EXTENSION bunbtree;
+	CREATE EXTENSION amcheck;
+	CREATE TABLE t (k int) WITH (autovacuum_enabled = off);
+	INSERT INTO t SELECT generate_series(1, 20000);
+	CREATE INDEX t_k ON t USING bunbtree (k) WITH (fillfactor = 20);
+	CREATE INDEX t_btree ON t (k) WITH (fillfactor = 20);
+	CREATE INDEX t_locks ON t USING bunbtree (k) WITH (fillfactor = 20);
+	CREATE INDEX t_sync ON t USING bunbtree (k) WITH (fillfactor = 20);
+	CREATE INDEX t_cancel ON t USING bunbtree (k) WITH (fillfactor = 20)});
+$primary->backup('backup');
+
+my $leaves = q{SELECT leaf_pages FROM bunbtree_compact_estimate};
+my $before = $primary->safe_psql('postgres', "$leaves('t_k')");
+
+# Counts by index and by the table, and amcheck.
+sub check
+{
+	my ($node, $index, $name) = @_;
+	my $am = $node->safe_psql('postgres',
+		"SELECT amname FROM pg_am a JOIN pg_class c ON c.relam = a.oid WHERE c.oid = '$index'::regclass");
+	my $function = $am eq 'btree' ? 'bt_index_parent_check' : 'bunbtree_check';
+
+	my ($status, $out, $err) = $node->psql('postgres', qq{
+		BEGIN;
+		DO \$\$
+		DECLARE other text;
+		BEGIN
+			FOR other IN SELECT indexrelid::regclass FROM pg_index
+				WHERE indrelid = 't'::regclass AND indexrelid <> '$index'::regclass
+			LOOP EXECUTE 'DROP INDEX ' || other; END LOOP;
+		END \$\$;
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_bitmapscan = off;
+		SELECT count(*), min(k), max(k), sum(k) FROM (SELECT k FROM t WHERE k > 0 ORDER BY k) s;
+		-- each row by itself
+		SELECT count(*) FROM generate_series(1, 20000) i WHERE EXISTS (SELECT FROM t WHERE k = i OFFSET 0);
+		ROLLBACK;
+		SELECT $function('$index', true, true)});
+	is("$out|$err", "20000|1|20000|200010000\n20000\n|", $name);
+}
+
+#
+# A crash between the record that merges pages and those that unlink them.  A
+# server that stops to replay there is in the state that it leaves.
+#
+my $start = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_k', pause => '0')});
+$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_btree', pause => '0')});
+my $end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $after = $primary->safe_psql('postgres', "$leaves('t_k')");
+cmp_ok($after, '<', $before / 3, 'pages were merged');
+
+my ($wal, $stderr) = run_command(
+	[ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal', '-r', 'XLOG',
+		'-s', $start, '-e', $end ]);
+my @records = $wal =~ /lsn: (\S+), prev \S+, desc: FPI /g;
+cmp_ok(@records, '>', 10, 'there are records of page images');
+for my $record ($records[0], $records[7])
+{
+	my $crashed = PostgreSQL::Test::Cluster->new("crashed_$record" =~ s{/}{_}r);
+	$crashed->init_from_backup($primary, 'backup', has_streaming => 1);
+	$crashed->append_conf('postgresql.conf', qq{
+recovery_target_lsn = '$record'
+recovery_target_inclusive = on
+recovery_target_action = promote
+});
+	$crashed->start;
+	$crashed->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
+	  or die 'no promotion';
+
+	check($crashed, 't_k', "crash after the record at $record: no row is lost");
+	my $half_dead = q{
+		SELECT count(*) FROM generate_series(1, pg_relation_size('t_k') / 8192 - 1) n,
+			bt_page_stats('t_k', n) WHERE type = 'e'};
+	$crashed->safe_psql('postgres', q{
+		CREATE EXTENSION pageinspect;
+		SELECT bunbtree_release('t_k')});
+	cmp_ok($crashed->safe_psql('postgres', $half_dead), '>', 0,
+		'there are half-dead pages');
+	$crashed->safe_psql('postgres', q{
+		SELECT bunbtree_adopt('t_k');
+		CALL bunbtree_compact('t_k', pause => '0');
+		SELECT bunbtree_release('t_k')});
+	is($crashed->safe_psql('postgres', $half_dead), 0,
+		'the next compaction finishes them');
+	is($crashed->safe_psql('postgres', "$leaves('t_k')"), $after,
+		'and does what was left to do');
+	check($crashed, 't_k', 'no row is lost by that');
+	$crashed->stop;
+}
+
+#
+# A split that a crash has left incomplete: the right page has no downlink.  All its
+# neighbours can be merged.
+#
+$primary->safe_psql('postgres', q{
+	CREATE TABLE splits (k int, v int) WITH (autovacuum_enabled = off);
+	INSERT INTO splits SELECT 1000 * i, 0 FROM generate_series(1, 1000) i;
+	CREATE INDEX splits_k ON splits (k) WITH (fillfactor = 10)});
+$start = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+$primary->safe_psql('postgres', q{
+	INSERT INTO splits SELECT 500000 + hashint4(i) % 100000, 1 FROM generate_series(1, 5000) i});
+$end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+($wal, $stderr) = run_command(
+	[ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal', '-r', 'Btree',
+		'-s', $start, '-e', $end ]);
+my @splits = $wal =~ /lsn: (\S+), prev \S+, desc: SPLIT_[LR] level: 0/g;
+cmp_ok(@splits, '>', 5, 'leaf pages were split');
+{
+	my $crashed = PostgreSQL::Test::Cluster->new('crashed_split');
+	$crashed->init_from_backup($primary, 'backup', has_streaming => 1);
+	$crashed->append_conf('postgresql.conf', qq{
+recovery_target_lsn = '$splits[3]'
+recovery_target_inclusive = on
+recovery_target_action = promote
+});
+	$crashed->start;
+	$crashed->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
+	  or die 'no promotion';
+	my $incomplete = q{
+		SELECT count(*) FROM generate_series(1, pg_relation_size('splits_k') / 8192 - 1) n,
+			bt_page_stats('splits_k', n) WHERE type = 'l' AND btpo_flags & 128 > 0};
+	$crashed->safe_psql('postgres', 'CREATE EXTENSION pageinspect; VACUUM splits');
+	is($crashed->safe_psql('postgres', $incomplete), 1, 'there is an incomplete split');
+	my $all = q{SET enable_seqscan = off; SET enable_bitmapscan = off;
+		SELECT bt_index_parent_check('splits_k', true, true);
+		SELECT count(*), sum(k) FROM (SELECT k FROM splits WHERE k > 0 ORDER BY k) s};
+	my $sparse = $crashed->safe_psql('postgres', "$leaves('splits_k')");
+	$crashed->safe_psql('postgres', q{CALL bunbtree_compact('splits_k', pause => '0')});
+	cmp_ok($crashed->safe_psql('postgres', "$leaves('splits_k')"), '<', $sparse / 2,
+		'pages around it are merged');
+	is($crashed->safe_psql('postgres', $incomplete), 1, 'it is left alone');
+	is($crashed->safe_psql('postgres', $all), "\n1000|500500000", 'the index is intact');
+	# Whoever inserts there completes it.
+	$crashed->safe_psql('postgres', q{
+		INSERT INTO splits SELECT 400000 + i, 2 FROM generate_series(1, 300000, 10) i});
+	is($crashed->safe_psql('postgres', $incomplete), 0, 'an insertion completes it');
+	$crashed->safe_psql('postgres', q{
+		DELETE FROM splits WHERE v = 2;
+		VACUUM splits;
+		CALL bunbtree_compact('splits_k', pause => '0')});
+	is($crashed->safe_psql('postgres', $all), "\n1000|500500000", 'and so is it then');
+	$crashed->stop;
+}
+
+#
+# A crash after compaction.  Without full-page images, replay relies on those that
+# are in its records.
+#
+$primary->stop('immediate');
+$primary->start;
+check($primary, 't_k', 'crash after compaction');
+check($primary, 't_btree', 'crash after compaction, btree');
+
+#
+# A standby, which replays it with consistency checks.  Recovery refuses a call.
+#
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+$standby->start;
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+is($standby->safe_psql('postgres', q{
+		SET enable_seqscan = off;
+		SELECT count(*), sum(k) FROM (SELECT k FROM t WHERE k > 0 ORDER BY k) s;
+		SELECT bunbtree_check('t_k');
+		SELECT bt_index_check('t_btree')}),
+	"20000|200010000\n\n", 'the standby has all rows');
+my ($status, $out, $err) = $standby->psql('postgres',
+	q{CALL bunbtree_compact('t_k')}, extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
+like($err, qr/ERROR:  25006/, 'refused in recovery');
+
+#
+# Locks in its way: it does not queue, does not use up transaction IDs, and says
+# how often it was refused.  A prepared transaction is the most patient holder.
+#
+$primary->safe_psql('postgres', q{
+	BEGIN;
+	LOCK TABLE t IN ACCESS SHARE MODE;
+	SELECT count(*) FROM t WHERE k = 1;
+	INSERT INTO t VALUES (20001);
+	PREPARE TRANSACTION 'holder'});
+my $xid = $primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+($status, $out, $err) = $primary->psql('postgres',
+	q{CALL bunbtree_compact('t_locks', max_runtime => '500 ms')});
+is($status, 0, 'refused by locks is no error');
+like($err, qr/"t_locks": (\d+) leaf pages before, \1 after.*Slices: 0, refused: [1-9].*max_runtime/s,
+	'refusals are counted');
+is($primary->safe_psql('postgres', 'SELECT pg_current_xact_id()'), $xid + 1,
+	'they cost no transaction IDs');
+$primary->safe_psql('postgres', q{ROLLBACK PREPARED 'holder'});
+$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_locks', pause => '0')});
+check($primary, 't_locks', 'compacted when the locks are gone');
+
+#
+# Slices do not wait for a standby's replay, whatever the cluster's setting.
+#
+$primary->append_conf('postgresql.conf', q{
+synchronous_standby_names = '*'
+synchronous_commit = remote_apply
+});
+$primary->reload;
+$primary->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'})
+  or die 'no synchronous standby';
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'})
+  or die 'replay is not paused';
+my $timed_out;
+($status, $out, $err) = $primary->psql('postgres',
+	q{CALL bunbtree_compact('t_sync', pause => '0')},
+	timeout => 60, timed_out => \$timed_out);
+ok(!$timed_out, 'no wait for a standby');
+like($err, qr/"t_sync": $before leaf pages before, $after after/, 'all slices are done');
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+$primary->append_conf('postgresql.conf', q{
+synchronous_standby_names = ''
+synchronous_commit = on
+});
+$primary->reload;
+$primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
+is($standby->safe_psql('postgres', "SELECT bunbtree_check('t_sync'); $leaves('t_sync')"),
+	"\n$after", 'the standby follows');
+
+#
+# Progress, seen from another session, and cancellation.
+#
+my ($stdout, $errors) = ('', '');
+my $run = IPC::Run::start(
+	[ 'psql', '-XAtq', '-d', $primary->connstr('postgres'),
+		'-c', q{CALL bunbtree_compact('t_cancel', max_pages => 31, pause => '1 hour')} ],
+	'>', \$stdout, '2>', \$errors);
+$primary->poll_query_until('postgres', qq{
+	SELECT count(*) = 1 FROM bunbtree_progress_compact
+	WHERE index = 't_cancel'::regclass AND leaf_pages = $before
+		AND leaf_pages_removed > 20 AND leaf_pages_scanned BETWEEN 25 AND 31
+		AND slices = 1 AND slices_refused = 0 AND time_held > 0})
+  or do { $primary->stop('immediate'); die 'no progress is shown' };
+$primary->safe_psql('postgres', 'CREATE ROLE other');
+is($primary->safe_psql('postgres', q{
+		SET ROLE other;
+		SELECT pid > 0, index IS NULL, slices IS NULL FROM bunbtree_progress_compact}),
+	't|t|t', 'others see that it runs, and no more');
+$primary->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM bunbtree_progress_compact');
+$run->finish;
+like($errors, qr/canceling statement due to user request/, 'it can be cancelled');
+is($primary->safe_psql('postgres', 'SELECT count(*) FROM bunbtree_progress_compact'),
+	0, 'progress ends with it');
+check($primary, 't_cancel', 'the index is intact');
+
+done_testing();
