@@ -11,8 +11,8 @@ from bunbench import report, stats
 from bunbench.catalogue import GROUPS, WORKLOADS
 from bunbench.data import Data
 from bunbench.model import ARMS, SCRIPTS, Load, Phase, Scale, Workload, script_file
-from bunbench.requirements import (MET, MISSED, OPEN, CountAtMost, GrowthAtMost,
-                                   GrowthShare, GrowthsWithin, RatioAtLeast,
+from bunbench.requirements import (MET, MISSED, OPEN, Between, CountAtMost, FigureAtMost,
+                                   GrowthAtMost, GrowthShare, GrowthsWithin, RatioAtLeast,
                                    RatioAtMost, SizeAtMost, Zero, judge_all)
 
 LOAD = (Phase("load", (Load("churn_fifo", per_row=1),)),)
@@ -140,6 +140,20 @@ class Requirements(unittest.TestCase):
         self.assertEqual(state(measured("passes", auto=[40, 3]), wanted), MET)
         self.assertEqual(state(measured("passes", auto=[3, 41]), wanted), MISSED)
 
+    def test_figure_relative_to_another(self):
+        data = measured("WAL", phase="reindex", auto=[100, 200, 100])
+        add(data, "WAL", "k", "compact", auto=[120, 240, 130])
+        figures = ("compact", "k", "WAL"), ("reindex", "k", "WAL")
+        self.assertEqual(state(data, Between(*figures, 1.2, "")), MET)
+        self.assertEqual(state(data, Between(*figures, 1.19, "")), MISSED)
+        self.assertEqual(state(data, Between(*figures, 1.2, "", least=True)), MET)
+        self.assertEqual(state(data, Between(*figures, 1.21, "", least=True)), MISSED)
+
+    def test_figure(self):
+        data = measured("hold", phase="compact", auto=[1, 2, 9])
+        self.assertEqual(state(data, FigureAtMost(("compact", "k", "hold"), 2, "")), MET)
+        self.assertEqual(state(data, FigureAtMost(("compact", "k", "hold"), 1.9, "")), MISSED)
+
     def test_zero(self):
         wanted = Zero("bytes", "load", "none")
         self.assertEqual(state(measured("bytes", auto=[0, 0]), wanted), MET)
@@ -214,6 +228,15 @@ class Report(unittest.TestCase):
         self.assertEqual(sorted(pictures), ["churn_fifo.svg", "growth.svg", "throughput.svg"])
         for picture in pictures:
             xml.dom.minidom.parse(str(self.directory / picture))
+
+    def test_ways(self):
+        for phase, leaves in (("nothing", 90), ("compact, before", 95), ("compact", 20)):
+            self.data.add("compact_retention", 1, "auto", phase, "sparse_k", "leaf pages", leaves)
+        self.data.write(self.directory)
+        report.write(self.directory)
+        text = (self.directory / "report.md").read_text()
+        self.assertIn("| sparse_k | leaf pages |  |  |  | 90 | 20 |  |", text)
+        self.assertIn("| sparse_k | leaf pages before |  |  |  |  | 95 |  |", text)
 
     def test_report_repeats(self):
         report.write(self.directory)

@@ -4,10 +4,10 @@ The texts stand in the head comments of bench/workloads/*.sql; bench/README.md s
 how to add one.
 """
 
-from . import special
-from .model import Load, Phase, Scale, Workload
-from .requirements import (CountAtMost, GrowthAtMost, GrowthShare, GrowthsWithin,
-                           RatioAtLeast, RatioAtMost, SizeAtMost, Zero)
+from . import compaction, special
+from .model import COMPACT, NOTHING, REINDEX, WAYS, Load, Phase, Scale, Workload
+from .requirements import (Between, CountAtMost, FigureAtMost, GrowthAtMost, GrowthShare,
+                           GrowthsWithin, RatioAtLeast, RatioAtMost, SizeAtMost, Zero)
 
 MAILING_LISTS = "Workloads of the mailing lists"
 CHURN = "Churn"
@@ -16,11 +16,12 @@ FIELD = "Field reports"
 GATE = "Gate against regressions"
 LATENCY = "Latency and contention"
 POLICY = "Policy"
+COMPACTION = "Compaction"
 SCALE = "Large tables"
 STANDBY = "Standby"
 
 GROUPS = (MAILING_LISTS, CHURN, MATRIX, FIELD, GATE, LATENCY, POLICY,
-          SCALE, STANDBY)
+          COMPACTION, SCALE, STANDBY)
 
 # Requirements that many share.
 STAYS_SMALL = GrowthShare(1 / 3)
@@ -268,6 +269,43 @@ POLICY_WORKLOADS = (
 )
 
 
+# --- compaction --------------------------------------------------------------
+
+def sparse(name, rows, rounds=1, requires=(), quick=False):
+    load = Load(name, seconds=compaction.LOAD_SECONDS, clients=4, rate=2000, latency=True)
+    return Workload(
+        name, COMPACTION, rows, phases=tuple(Phase(way, (load,)) for way in WAYS),
+        rounds=rounds, runner=compaction.run_compaction, arms=("btree", "auto"),
+        requires=(
+            FigureAtMost((COMPACT, compaction.INDEX, "hold p99, ms"), 2.0,
+                         "p99 of the lock's hold by a slice at most 2 ms"),
+            Between((COMPACT, "clients", "p99, ms"), (NOTHING, "clients", "p99, ms"), 1.10,
+                    "p99 of transactions beside compaction at most 1.10 of undisturbed ones"),
+            *requires),
+        quick=quick)
+
+
+COMPACTION_WORKLOADS = (
+    sparse("compact_retention", Scale(100_000, 1_000_000, 10_000_000), quick=True,
+           requires=(
+               Between((COMPACT, compaction.INDEX, "density gain"),
+                       (REINDEX, compaction.INDEX, "density gain"), 0.95,
+                       "gain of density at least 0.95 of REINDEX's", least=True),
+               Between((COMPACT, compaction.INDEX, "WAL bytes"),
+                       (REINDEX, compaction.INDEX, "WAL bytes"), 1.3,
+                       "WAL at most 1.3 of REINDEX's"))),
+    sparse("compact_moving", Scale(20_000, 200_000, 2_000_000), rounds=8,
+           requires=(
+               Between((COMPACT, compaction.INDEX, "file, blocks"),
+                       (COMPACT, compaction.INDEX, "blocks fresh"), 2.0,
+                       "file with compaction at most 2.0 of a fresh build"),
+               Between((COMPACT, compaction.INDEX, "file, blocks"),
+                       (COMPACT, compaction.INDEX, "blocks half-way"), 1.05,
+                       "file at most 1.05 of what it was half-way"))),
+    sparse("compact_drained", Scale(100_000, 500_000, 5_000_000)),
+)
+
+
 # --- scale, standby ----------------------------------------------------------
 
 OTHER_WORKLOADS = (
@@ -288,4 +326,4 @@ OTHER_WORKLOADS = (
 
 WORKLOADS = (*MAILING_LIST_WORKLOADS, *CHURN_WORKLOADS, *MATRIX_WORKLOADS,
              *FIELD_WORKLOADS, *GATE_WORKLOADS, *LATENCY_WORKLOADS, *POLICY_WORKLOADS,
-             *OTHER_WORKLOADS)
+             *COMPACTION_WORKLOADS, *OTHER_WORKLOADS)

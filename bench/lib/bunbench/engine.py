@@ -356,7 +356,7 @@ def pass_over(cluster, workloads, runs, size, rows, scratch, progress):
     plan = [(run, workload, arm)
             for run in range(1, runs + 1)
             for workload in workloads
-            for arm in rotated(run)]
+            for arm in rotated(run) if arm.name in workload.arms]
     progress.plan(plan)
     shared = {workload.name: {} for workload in workloads}
     for run, workload, arm in plan:

@@ -29,6 +29,10 @@ ARMS = (
 )
 
 
+# Ways to deal with a sparse index, which are the phases of such a workload.
+NOTHING, COMPACT, REINDEX = WAYS = ("nothing", "compact", "reindex")
+
+
 @dataclass(frozen=True)
 class Scale:
     """How much is done: rows at --quick, by default and at --full, and the
@@ -113,6 +117,10 @@ class Workload:
     counts_instructions: bool = False
     # Instead of the phases.
     runner: Callable | None = None
+    # Arms that make a difference.
+    arms: tuple[str, ...] = tuple(arm.name for arm in ARMS)
+    # How often the ways are gone, if the phases are ways.
+    rounds: int = 0
     # What differs from the text in the setup file's head.
     note: str = ""
 

@@ -117,15 +117,18 @@ def overview(data, measured, directory):
 
 def one(data, workload, directory):
     title, *paragraphs = workload.describe()
+    if workload.rounds:
+        tables = [ways]
+    else:
+        tables = [sizes, speed, others]
     lines = [f"### {workload.name}", "", title]
     if workload.note:
         lines[-1] += f" {workload.note}"
     lines.append("")
     for paragraph in paragraphs:
         lines += [paragraph, ""]
-    lines += sizes(data, workload)
-    lines += speed(data, workload)
-    lines += others(data, workload)
+    for make in tables:
+        lines += make(data, workload)
     picture = directory / f"{workload.name}.svg"
     if pictures.size_over_time(data, workload, picture):
         lines += [f"![index size over time]({picture.name})", ""]
@@ -179,6 +182,26 @@ def speed(data, workload):
                 rows.append(row + ratio_cells(ratio))
     return table(["load", "", "arm", "median", "min–max", "ratio", "95 %", "p"],
                  rows, left=3)
+
+
+def ways(data, workload):
+    """A column for each way and arm; medians."""
+    columns = [(phase.name, arm) for arm in workload.arms for phase in workload.phases]
+    keys = {}
+    for (name, _, phase, thing, metric), runs in data.values.items():
+        if name == workload.name and runs:
+            # The state before is the same for all ways, up to what VACUUM does.
+            way, *before = phase.split(", ")
+            keys[thing, metric, bool(before)] = None
+    rows = []
+    for thing, metric, before in keys:
+        cells = []
+        for way, arm in columns:
+            found = data.list(workload.name, arm, f"{way}, before" if before else way,
+                              thing, metric)
+            cells.append(f"{stats.median(found):,.6g}" if found else "")
+        rows.append([thing, metric + (" before" if before else ""), *cells])
+    return table(["", "", *(f"{way}, {arm}" for way, arm in columns)], rows, left=2)
 
 
 def metric_name(metric, unit):

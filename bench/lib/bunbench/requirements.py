@@ -236,6 +236,44 @@ class CountAtMost(Requirement):
 
 
 @dataclass(frozen=True)
+class Between(Requirement):
+    """A figure relative to another one of the same arm and run, both named by
+    (phase, thing, metric); at most the limit, or at least."""
+
+    figure: tuple[str, str, str]
+    base: tuple[str, str, str]
+    limit: float
+    what: str
+    least: bool = False
+    arm: str = "auto"
+
+    def judge(self, data, workload):
+        ratio = stats.ratio(data.runs(workload.name, self.arm, *self.figure),
+                            data.runs(workload.name, self.arm, *self.base))
+        if ratio is not None:
+            fine = ratio.median >= self.limit if self.least else ratio.median <= self.limit
+            yield Verdict(self.figure[1], self.what, show_ratio(ratio), state(fine))
+
+
+@dataclass(frozen=True)
+class FigureAtMost(Requirement):
+    """A figure (phase, thing, metric): its median over the runs."""
+
+    figure: tuple[str, str, str]
+    limit: float
+    what: str
+    arm: str = "auto"
+
+    def judge(self, data, workload):
+        found = data.list(workload.name, self.arm, *self.figure)
+        if found:
+            low, high = stats.spread(found)
+            yield Verdict(self.figure[1], self.what,
+                          f"{stats.median(found):.3f} ({low:.3f}–{high:.3f})",
+                          state(stats.median(found) <= self.limit))
+
+
+@dataclass(frozen=True)
 class Zero(Requirement):
     """A count that has to be nought in every run."""
 

@@ -193,13 +193,19 @@ class Pgbench:
             raise Failure("pgbench processed no transaction:\n" + out)
         return done, failed or 0, tps
 
-    def latencies(self):
-        """Milliseconds of every transaction, by the logs of all threads."""
+    def latencies(self, between=None):
+        """Milliseconds of every transaction, by the logs of all threads; or only of
+        those that were running at some moment between two times."""
+        first, last = between or (0, float("inf"))
         path = Path(self.log_prefix)
         found = []
         for log in path.parent.glob(path.name + ".*"):
             with log.open() as lines:
-                found += [int(line.split()[2]) / 1000 for line in lines]
+                for line in lines:
+                    _, _, took, _, seconds, rest, *_ = map(int, line.split())
+                    ended = seconds + rest / 1e6
+                    if ended >= first and ended - took / 1e6 <= last:
+                        found.append(took / 1000)
             log.unlink()
         if not found:
             raise Failure("pgbench wrote no log")
