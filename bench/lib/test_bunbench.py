@@ -7,13 +7,14 @@ import unittest
 import xml.dom.minidom
 from pathlib import Path
 
-from bunbench import report, stats
+from bunbench import environment, report, stats
 from bunbench.catalogue import GROUPS, WORKLOADS
 from bunbench.data import Data
 from bunbench.model import ARMS, SCRIPTS, Load, Phase, Scale, Workload, script_file
 from bunbench.requirements import (MET, MISSED, OPEN, Between, CountAtMost, FigureAtMost,
                                    GrowthAtMost, GrowthShare, GrowthsWithin, RatioAtLeast,
                                    RatioAtMost, SizeAtMost, Zero, judge_all)
+from bunbench.server import Failure
 
 LOAD = (Phase("load", (Load("churn_fifo", per_row=1),)),)
 
@@ -217,6 +218,23 @@ class Report(unittest.TestCase):
         again = Data.read(self.directory)
         self.assertEqual(dict(again.values), dict(self.data.values))
         self.assertEqual(again.samples, self.data.samples)
+
+    def test_later_run_joins(self):
+        later = Data()
+        later.add("churn_fifo", 1, "auto", "load", "churn_fifo", "tps", 7)
+        later.add("queue", 1, "auto", "load", "queue", "tps", 8)
+        joined = Data.read(self.directory).joined(later)
+        self.assertEqual(joined.list("churn_fifo", "auto", "load", "churn_fifo", "tps")[0], 7)
+        # The whole measurement is replaced.
+        self.assertEqual(joined.list("churn_fifo", "auto", "load", "churn_k", "blocks"),
+                         [112, 113])
+        self.assertEqual(joined.list("queue", "auto", "load", "queue", "tps"), [8])
+
+    def test_later_run_must_be_alike(self):
+        facts = environment.read(self.directory)
+        environment.must_equal(facts | {"command": "another"}, self.directory)
+        with self.assertRaises(Failure):
+            environment.must_equal(facts | {"commit": "another"}, self.directory)
 
     def test_report(self):
         report.write(self.directory)

@@ -29,6 +29,7 @@ def parser():
     parse.add_argument("--data", type=Path)
     parse.add_argument("--socket")
     parse.add_argument("--output", type=Path)
+    parse.add_argument("--earlier", type=Path)
     parse.add_argument("--commit", default="unknown")
     return parse
 
@@ -74,6 +75,7 @@ def components(arguments):
 
 def measure(arguments):
     from . import engine, environment, report
+    from .data import Data
     from .server import Cluster, Failure
 
     size = arguments.size or "default"
@@ -88,21 +90,27 @@ def measure(arguments):
     scratch = arguments.data.parent / "tmp"
     arguments.output.mkdir()
     try:
+        cluster.configure(engine.SETTINGS)
+        facts = environment.describe(cluster, command, arguments.commit)
+        if arguments.earlier:
+            environment.must_equal(facts, arguments.earlier)
         data = engine.pass_over(cluster, chosen(arguments), runs, size,
                                 arguments.rows, scratch,
                                 engine.Progress(runs, sys.stderr))
-        cluster.configure(engine.SETTINGS)
-        facts = environment.describe(cluster, command, arguments.commit)
         cluster.stop()
     except Failure as failure:
         sys.exit(f"bench/run: {failure}")
+    # A workload left out for want of a setting has no run.
+    status = 1 if any(run for _, run, _, _ in data.failures) else 0
     facts["failures"] = data.failures
+    if arguments.earlier:
+        environment.add(facts, arguments.earlier)
+        data = Data.read(arguments.earlier).joined(data)
     data.write(arguments.output)
     (arguments.output / "environment.json").write_text(
         json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     report.write(arguments.output)
-    # A workload left out for want of a setting has no run.
-    return 1 if any(run for _, run, _, _ in data.failures) else 0
+    return status
 
 
 def main():

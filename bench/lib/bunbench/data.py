@@ -30,6 +30,18 @@ class Data:
         self.samples = [s for s in self.samples
                         if (s[0], s[1], s[2]) != (workload, run, arm)]
 
+    def joined(self, later):
+        """With the measurements of a later pass, which replace those of the same
+        workload, run and arm."""
+        again = {(key[0], run, key[1]) for key, runs in later.values.items()
+                 for run in runs}
+        for attempt in again:
+            self.forget(*attempt)
+        for key, runs in later.values.items():
+            self.values[key] = dict(sorted((self.values[key] | runs).items()))
+        self.samples += later.samples
+        return self
+
     def runs(self, workload, arm, phase, thing, metric):
         return self.values.get((workload, arm, phase, thing, metric), {})
 

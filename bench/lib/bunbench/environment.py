@@ -1,10 +1,16 @@
 """On what it was measured.  Nothing that names the machine."""
 
+import json
 import os
 import platform
 import re
 from datetime import datetime, timezone
 from pathlib import Path
+
+from .server import Failure
+
+# What differs between two runs that belong together.
+OF_A_RUN = ("date", "command", "failures")
 
 # Set by every private cluster, and only about where it lives.
 BORING = ("config_file", "data_directory", "hba_file", "ident_file",
@@ -36,6 +42,24 @@ def describe(cluster, arguments, commit):
             "memory_mb": memory(),
         },
     }
+
+
+def read(directory):
+    return json.loads((directory / "environment.json").read_text())
+
+
+def must_equal(facts, earlier):
+    """Fail unless an earlier run was on the same server and machine."""
+    for name, value in read(earlier).items():
+        if name not in OF_A_RUN and facts[name] != value:
+            raise Failure(f"the earlier run had another {name}: {value}")
+
+
+def add(facts, earlier):
+    """Put an earlier run in front."""
+    before = read(earlier)
+    facts["command"] = f"{before['command']}; {facts['command']}"
+    facts["failures"] = before["failures"] + facts["failures"]
 
 
 def processor():

@@ -1,7 +1,6 @@
 """The report: Markdown and pictures, computed from what was measured."""
 
-import json
-
+from . import environment as environments
 from . import pictures, stats
 from .catalogue import GROUPS, WORKLOADS
 from .data import Data
@@ -19,7 +18,7 @@ NOT_COUNTERS = {*SPEED, "blocks", "rows", "transactions"}
 def write(directory):
     """Make report.md and its pictures from the files in a directory."""
     data = Data.read(directory)
-    environment = json.loads((directory / "environment.json").read_text())
+    environment = environments.read(directory)
     measured = [w for w in WORKLOADS if any(key[0] == w.name and runs
                                             for key, runs in data.values.items())]
     lines = head(environment, data)
