@@ -40,11 +40,12 @@ my $indexes = q{
 my $before = $node->safe_psql('postgres', $indexes);
 is(scalar(() = $before =~ /\|bunbtree\|/g), 5, 'bunbtree indexes');
 
-# The same changes of both tables, in one transaction.
+# The same changes of both tables, in one transaction.  Each client has keys of its own:
+# what another one commits between two statements would reach the second table only.
 my $file = $node->basedir . '/churn.sql';
-append_to_file($file, join '', "\\set n random(1, 4000)\nBEGIN;\n", map { qq{
+append_to_file($file, join '', "\\set n 2 * random(1, 2000) + :client_id\nBEGIN;\n", map { qq{
 	INSERT INTO $_ VALUES (:n, :n % 100, 'c' || :n) ON CONFLICT (id) DO UPDATE SET k = $_.k + 1;
-	DELETE FROM $_ WHERE id = :n + 7;
+	DELETE FROM $_ WHERE id = :n + 8;
 } } qw(bt bun));
 append_to_file($file, "COMMIT;\n");
 

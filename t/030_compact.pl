@@ -129,8 +129,8 @@ $end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 ($wal, $stderr) = run_command(
 	[ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal', '-r', 'Btree',
 		'-s', $start, '-e', $end ]);
-my @splits = $wal =~ /lsn: (\S+), prev \S+, desc: SPLIT_[LR] level: 0/g;
-cmp_ok(@splits, '>', 5, 'leaf pages were split');
+my @splits = $wal =~ /lsn: (\S+), prev \S+, desc: SPLIT_[LR] level:? 0/g;
+cmp_ok(scalar(@splits), '>', 3, 'leaf pages were split');
 {
 	my $crashed = PostgreSQL::Test::Cluster->new('crashed_split');
 	$crashed->init_from_backup($primary, 'backup', has_streaming => 1);

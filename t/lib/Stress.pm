@@ -42,6 +42,7 @@ my $HARMLESS = qr/there is no transaction in progress|skipping reindex of invali
 my $LOST_CONNECTION = qr/^psql:\S*(?:\ error:)?\ (?:
 	server\ closed\ the\ connection\ unexpectedly
 	|(?:error:\ )?connection\ to\ server\ was\ lost
+	|no\ connection\ to\ the\ server
 	|(?:error:\ )?connection\ to\ server\ on\ socket\ "[^"]*"\ failed:\ 
 	|could\ not\ (?:receive\ data\ from|send\ data\ to)\ server:\ )/x;
 
@@ -70,6 +71,8 @@ sub new
 	my $self = bless {
 		clients => 4,
 		transactions => 30,
+		compactions => 2,
+		merged => 0,
 		seed => 1,
 		round => 0,
 		operations => 0,
@@ -79,7 +82,7 @@ sub new
 		%args,
 	}, $class;
 
-	$self->{next_id}[$_] = 1 for 0 .. $self->{clients};
+	$self->{next_id}[$_] = 1 for 0 .. $self->{clients} + 1;
 	return $self;
 }
 
@@ -634,15 +637,26 @@ sub maintenance_script
 	return "SET lock_timeout = '700ms';\nSET statement_timeout = '20s';\n" . $sql;
 }
 
+# Statements that make leaf pages sparse: rows come, and most of them go.
+sub make_sparse
+{
+	my ($self, $rng) = @_;
+	my $client = $self->{clients} + 1;
+	my $where = "owner = $client AND hashint4(id) % 20 <> 0";
+
+	return "BEGIN;\n" . $self->insert_rows($client, $rng, 4000) . "COMMIT;\nBEGIN;\n"
+	  . join('', map { both("DELETE FROM @.$_ WHERE $where") } qw(plain parted unlogged))
+	  . "COMMIT;\n" . both('VACUUM @.plain, @.parted, @.unlogged');
+}
+
 # What yet another client does: merge leaf pages, of one index after the other.  Half
 # of the time it insists on the lock, else it would hardly ever get it.
 sub compaction_script
 {
-	my ($self) = @_;
-	my $rng = generator($self->{seed}, $self->{round}, 1001);
+	my ($self, $rng) = @_;
 	my $sql = '';
 
-	for (1 .. 12)
+	for my $call (1 .. 8 * $self->{compactions})
 	{
 		my $index = (qw(bun bt))[ $rng->(4) == 0 ] . '.' . $INDEXES[ $rng->(scalar @INDEXES) ];
 		my $fill = 0.5 + $rng->(51) / 100;
@@ -651,7 +665,8 @@ sub compaction_script
 		my $wait = $rng->(2) ? 'true' : 'false';
 
 		$sql .= "CALL bunbtree_compact('$index', fill => $fill, max_pages => $pages, "
-		  . "pause => '$pause ms', max_runtime => '100 ms', wait => $wait);\n";
+		  . "pause => '$pause ms', max_runtime => '100 ms', wait => $wait, verbose => true);\n";
+		$sql .= $self->make_sparse($rng) if $call % 8 == 0;
 		$self->{operations}++;
 	}
 	return "SET lock_timeout = '300ms';\n" . $sql;
@@ -684,7 +699,10 @@ sub start_round
 	if (!$self->{no_maintenance})
 	{
 		$scripts{maintenance} = $self->maintenance_script();
-		$scripts{'maintenance-compaction'} = $self->compaction_script();
+
+		my $rng = generator($self->{seed}, $self->{round}, 1001);
+		$self->sql($self->make_sparse($rng));
+		$scripts{'maintenance-compaction'} = $self->compaction_script($rng);
 	}
 	$self->{running} = [
 		map { $self->run_script("round$self->{round}-$_", $scripts{$_}) } sort keys %scripts ];
@@ -734,7 +752,12 @@ sub errors_of
 			next if $severity eq 'ERROR' && $code eq '23505' && $message =~ /^SCHEMA NAME:  bt$/m;
 			next if $crashed && $severity ne 'ERROR' && $code =~ /^57P0[123]$/;
 		}
-		elsif ($message =~ /NOTICE:  00000: /)
+		elsif ($message =~ /INFO:  00000: slice \d+: (\d+) leaf pages removed/)
+		{
+			$self->{merged} += $1;
+			next;
+		}
+		elsif ($message =~ /(?:NOTICE|INFO):  00000: /)
 		{
 			next;
 		}
@@ -796,22 +819,15 @@ sub complaints
 		  && !/$HARMLESS/ } split /\n/, $log;
 }
 
-# Entries that passes have deleted, and leaf pages that compaction has removed so far,
-# as far as counters have survived.
+# Entries that passes have deleted so far, as far as counters have survived.
 sub count_deleted
 {
 	my ($self) = @_;
-	my @now = split /\|/, $self->sql(
-		'SELECT coalesce(sum(entries_deleted), 0), coalesce(sum(leaves_merged), 0) FROM pg_stat_bunbtree');
+	my $now = $self->sql('SELECT coalesce(sum(entries_deleted), 0) FROM pg_stat_bunbtree');
+	my $last = $self->{deleted_last} // 0;
 
-	foreach my $counter (qw(deleted merged))
-	{
-		my $now = shift @now;
-		my $last = $self->{"${counter}_last"} // 0;
-
-		$self->{$counter} += $now >= $last ? $now - $last : $now;
-		$self->{"${counter}_last"} = $now;
-	}
+	$self->{deleted} += $now >= $last ? $now - $last : $now;
+	$self->{deleted_last} = $now;
 	return $self->{deleted};
 }
 
