@@ -359,20 +359,16 @@ typedef struct BunCursor
 } BunCursor;
 
 /*
- * Leaf pages to be merged; see merge.c.
+ * What pages will be when a WAL record has been made of them: memory that is
+ * there before the lock is taken.
  */
-typedef struct BunRun
+typedef struct BunMergeSpace
 {
-	BlockNumber half_dead;		/* or just a page to be unlinked */
-	BlockNumber parent;
-	OffsetNumber offset;		/* of the first page's pivot tuple there */
-	int			nleaves;
-	bool		cut;			/* as long as the caller wanted it at most */
-	BlockNumber leaves[BUN_MAX_RUN];
-} BunRun;
+	PGAlignedBlock images[BUN_MAX_RUN + 1];
+} BunMergeSpace;
 
 /*
- * What came of looking for a run.
+ * What came of looking for pages to merge.
  */
 typedef enum BunSearch
 {
@@ -570,10 +566,10 @@ extern Oid	bun_extension_function(const char *caller, const char *extension,
 
 /* merge.c */
 extern bool bun_read_meta(Relation index, BTMetaPageData *meta);
-extern BunSearch bun_find_run(Relation index, BunCursor *cursor, double fill,
-							  int max_leaves, int64 *budget, BunRun *run);
+extern BunSearch bun_find_slice(Relation index, BunCursor *cursor, double fill,
+								int max_pages, int64 *budget);
 extern int	bun_merge(Relation index, Relation heap, BunCursor *cursor,
-					  double fill, int max_pages);
+					  double fill, int max_pages, BunMergeSpace *space);
 extern void bun_survey(Relation index, double fill, BunSurvey *survey);
 
 /* planner.c */

@@ -95,6 +95,7 @@ typedef struct Compaction
 	int			max_pages;
 	bool		wait;
 	BunCursor	cursor;
+	BunMergeSpace *space;
 	int64		removed;
 	int64		slices;
 	int64		refused;
@@ -199,6 +200,8 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 	index = open_index(c.indexid, AccessShareLock, &heap);
 	check_privilege(index, false);
 	name = pstrdup(RelationGetRelationName(index));
+	/* Zeroed, so that no page of it is missing when the lock is held. */
+	c.space = palloc0(sizeof(BunMergeSpace));
 	close_index(index, AccessShareLock, heap);
 
 	/*
@@ -449,7 +452,6 @@ do_slice(Compaction *c)
 	MemoryContext oldcontext;
 	Relation	heap;
 	Relation	index;
-	BunRun		run;
 	BunCall    *call = NULL;
 	BTMetaPageData meta;
 	int64		budget = SEARCH_BUDGET;
@@ -459,8 +461,7 @@ do_slice(Compaction *c)
 	/* Is there work?  If not, nobody is bothered, here or on standbys. */
 	index = open_index(c->indexid, AccessShareLock, &heap);
 	check_privilege(index, false);
-	search = bun_find_run(index, &c->cursor, c->fill, c->max_pages, &budget,
-						  &run);
+	search = bun_find_slice(index, &c->cursor, c->fill, c->max_pages, &budget);
 	close_index(index, AccessShareLock, heap);
 	if (search != BUN_SEARCH_FOUND)
 		return search == BUN_SEARCH_END ? SLICE_END : SLICE_SEARCHED;
@@ -496,7 +497,8 @@ do_slice(Compaction *c)
 	 * it is cancelled afterwards.
 	 */
 	HOLD_INTERRUPTS();
-	deleted = bun_merge(index, heap, &c->cursor, c->fill, c->max_pages);
+	deleted = bun_merge(index, heap, &c->cursor, c->fill, c->max_pages,
+						c->space);
 
 	/* Else VACUUM might not look for them: it skips indexes without work. */
 	if (deleted > 0)

@@ -47,12 +47,23 @@ typedef struct Leaf
 	Size		space;			/* bytes that there are for both */
 } Leaf;
 
+/* Leaf pages to be merged. */
+typedef struct Run
+{
+	BlockNumber half_dead;		/* or just a page to be unlinked */
+	BlockNumber parent;
+	OffsetNumber offset;		/* of the first page's pivot tuple there */
+	int			nleaves;
+	bool		cut;			/* as long as the caller wanted it at most */
+	BlockNumber leaves[BUN_MAX_RUN];
+} Run;
+
 /* Runs that one WAL record merges, from left to right under one parent. */
 typedef struct Batch
 {
 	int			nruns;
 	int			nleaves;		/* of all runs */
-	BunRun		runs[BUN_MAX_RUN / 2];
+	Run		runs[BUN_MAX_RUN / 2];
 } Batch;
 
 static void look_at_leaf(Relation index, BlockNumber blkno,
@@ -63,16 +74,20 @@ static BlockNumber child_at(Page parent, OffsetNumber offset);
 static bool follows(Relation index, Page parent, OffsetNumber offset,
 					const Leaf *leaf, BlockNumber *half_dead);
 static bool has_room(Size entries, const Leaf *leaf, double fill);
-static bool joins(const Batch *batch, const BunRun *run);
-static void add_to_batch(Batch *batch, const BunRun *run, BunCursor *cursor);
+static BunSearch find_run(Relation index, BunCursor *cursor, double fill,
+						  int max_leaves, int64 *budget, Run *run);
+static bool joins(const Batch *batch, const Run *run);
+static void add_to_batch(Batch *batch, const Run *run, BunCursor *cursor);
 static int	merge_batch(Relation index, Relation heap, BunCursor *cursor,
-						Batch *batch);
+						Batch *batch, BunMergeSpace *space);
 static void check_run(Relation index, Page parent, const Buffer *leaves,
-					  const BunRun *run);
+					  const Run *run);
+static void skip_run(BunCursor *cursor, const Run *run);
 static void log_images(const Buffer *buffers, int n);
-static Page merged_image(const Buffer *leaves, int n);
-static Page half_dead_image(Page page);
-static Page parent_image(Page page, const Batch *batch);
+static void start_image(Page image, Page page);
+static void merged_image(Page image, const Buffer *leaves, int n);
+static void half_dead_image(Page image, Page page);
+static void parent_image(Page image, Page page, const Batch *batch);
 static int	unlink_half_dead(Relation index, Relation heap, BlockNumber blkno);
 
 /*
@@ -244,9 +259,9 @@ has_room(Size entries, const Leaf *leaf, double fill)
  * The caller has AccessShareLock on the index at least.  With no more than that
  * a run is a hint; with AccessExclusiveLock it stays true.
  */
-BunSearch
-bun_find_run(Relation index, BunCursor *cursor, double fill, int max_leaves,
-			 int64 *budget, BunRun *run)
+static BunSearch
+find_run(Relation index, BunCursor *cursor, double fill, int max_leaves,
+		 int64 *budget, Run *run)
 {
 	Page		parent = palloc(BLCKSZ);
 	BunSearch	result = BUN_SEARCH_END;
@@ -342,40 +357,86 @@ done:
 }
 
 /*
+ * Look for what bun_merge() would merge, and leave the cursor at its beginning.
+ *
+ * All pages of a slice are read, so that they are in shared buffers, and mapped,
+ * when it has its strong lock: on a machine where a page fault takes longer than
+ * the merger of a page, they would be most of its time.
+ *
+ * The caller has AccessShareLock on the index.
+ */
+BunSearch
+bun_find_slice(Relation index, BunCursor *cursor, double fill, int max_pages,
+			   int64 *budget)
+{
+	Run		run;
+	BunSearch	result;
+	BunCursor	ahead;
+	int			pages = 0;
+
+	result = find_run(index, cursor, fill, max_pages, budget, &run);
+	if (result != BUN_SEARCH_FOUND)
+		return result;
+
+	ahead = *cursor;
+	do
+	{
+		pages += Max(run.nleaves, 1);
+		skip_run(&ahead, &run);
+	} while (pages < max_pages &&
+			 find_run(index, &ahead, fill, max_pages, budget,
+						  &run) == BUN_SEARCH_FOUND);
+	return result;
+}
+
+/*
+ * Move a cursor on behind a run.
+ */
+static void
+skip_run(BunCursor *cursor, const Run *run)
+{
+	int			done = Max(run->nleaves, 1);
+
+	/* A run as long as it may be could go on: then Pn begins the next one. */
+	if (run->cut)
+		done--;
+	cursor->offset += done;
+	cursor->passed += done;
+}
+
+/*
  * Merge what there is to merge from the cursor on, "max_pages" leaf pages at most,
  * and move the cursor on.  Returns how many pages were deleted.
  *
  * The caller has AccessExclusiveLock on the index, whose table is "heap".  nbtree
- * leaks memory in this, so the caller has a context to be reset.
+ * leaks memory in this, so the caller has a context to be reset, and "space" that
+ * stays.
  */
 int
 bun_merge(Relation index, Relation heap, BunCursor *cursor, double fill,
-		  int max_pages)
+		  int max_pages, BunMergeSpace *space)
 {
 	Batch		batch = {0};
 	int64		budget = 2 * max_pages;
 	int			pages = 0;
 	int			deleted = 0;
-	BunRun		run;
+	Run		run;
 
 	while (pages < max_pages &&
-		   bun_find_run(index, cursor, fill, max_pages, &budget,
+		   find_run(index, cursor, fill, max_pages, &budget,
 						&run) == BUN_SEARCH_FOUND &&
 		   pages + run.nleaves <= max_pages)
 	{
 		pages += Max(run.nleaves, 1);
 		if (!joins(&batch, &run))
-			deleted += merge_batch(index, heap, cursor, &batch);
+			deleted += merge_batch(index, heap, cursor, &batch, space);
 
 		if (BlockNumberIsValid(run.half_dead))
 		{
 			int			unlinked = unlink_half_dead(index, heap, run.half_dead);
 
 			if (unlinked == 0)	/* corrupt; nbtree has logged it */
-			{
-				cursor->offset++;
-				cursor->passed++;
-			}
+				skip_run(cursor, &run);
 			deleted += unlinked;
 			continue;
 		}
@@ -386,16 +447,16 @@ bun_merge(Relation index, Relation heap, BunCursor *cursor, double fill,
 
 		/* The next run may begin with this one's last page as it will be. */
 		if (run.cut)
-			deleted += merge_batch(index, heap, cursor, &batch);
+			deleted += merge_batch(index, heap, cursor, &batch, space);
 	}
-	return deleted + merge_batch(index, heap, cursor, &batch);
+	return deleted + merge_batch(index, heap, cursor, &batch, space);
 }
 
 /*
  * May this run be merged together with those of the batch?
  */
 static bool
-joins(const Batch *batch, const BunRun *run)
+joins(const Batch *batch, const Run *run)
 {
 	return batch->nruns == 0 ||
 		(!BlockNumberIsValid(run->half_dead) &&
@@ -407,18 +468,11 @@ joins(const Batch *batch, const BunRun *run)
  * Add a run to the batch, and move the cursor on behind it.
  */
 static void
-add_to_batch(Batch *batch, const BunRun *run, BunCursor *cursor)
+add_to_batch(Batch *batch, const Run *run, BunCursor *cursor)
 {
-	int			done = run->nleaves;
-
 	batch->runs[batch->nruns++] = *run;
 	batch->nleaves += run->nleaves;
-
-	/* A run as long as it may be could go on: then Pn begins the next one. */
-	if (run->cut)
-		done--;
-	cursor->offset += done;
-	cursor->passed += done;
+	skip_run(cursor, run);
 }
 
 /*
@@ -426,12 +480,12 @@ add_to_batch(Batch *batch, const BunRun *run, BunCursor *cursor)
  * deleted.
  */
 static int
-merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
+merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch,
+			BunMergeSpace *space)
 {
 	const int	n = batch->nleaves;
 	const int	nruns = batch->nruns;
 	Buffer		buffers[BUN_MAX_RUN + 1];	/* leaf pages, then the parent */
-	Page		images[BUN_MAX_RUN + 1];
 	int			first = 0;		/* leaf page of a run */
 	int			deleted = 0;
 
@@ -450,16 +504,16 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
 	first = 0;
 	for (int r = 0; r < nruns; r++)
 	{
-		const BunRun *run = &batch->runs[r];
+		const Run *run = &batch->runs[r];
 		int			last = first + run->nleaves - 1;
 
 		check_run(index, BufferGetPage(buffers[n]), &buffers[first], run);
 		for (int i = first; i < last; i++)
-			images[i] = half_dead_image(BufferGetPage(buffers[i]));
-		images[last] = merged_image(&buffers[first], run->nleaves);
+			half_dead_image(space->images[i].data, BufferGetPage(buffers[i]));
+		merged_image(space->images[last].data, &buffers[first], run->nleaves);
 		first = last + 1;
 	}
-	images[n] = parent_image(BufferGetPage(buffers[n]), batch);
+	parent_image(space->images[n].data, BufferGetPage(buffers[n]), batch);
 
 	if (RelationNeedsWAL(index))
 		XLogEnsureRecordSpace(n, 0);
@@ -471,7 +525,7 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
 	 */
 	for (int r = 0; r < nruns; r++)
 	{
-		const BunRun *run = &batch->runs[r];
+		const Run *run = &batch->runs[r];
 
 		for (int i = 0; i < run->nleaves - 1; i++)
 			PredicateLockPageCombine(index, run->leaves[i],
@@ -481,7 +535,7 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
 	START_CRIT_SECTION();
 	for (int i = 0; i <= n; i++)
 	{
-		PageRestoreTempPage(images[i], BufferGetPage(buffers[i]));
+		memcpy(BufferGetPage(buffers[i]), space->images[i].data, BLCKSZ);
 		MarkBufferDirty(buffers[i]);
 	}
 	if (RelationNeedsWAL(index))
@@ -497,7 +551,7 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
 	 */
 	for (int r = 0; r < nruns; r++)
 	{
-		const BunRun *run = &batch->runs[r];
+		const Run *run = &batch->runs[r];
 
 		for (int i = 0; i < run->nleaves - 1; i++)
 			deleted += unlink_half_dead(index, heap, run->leaves[i]);
@@ -515,7 +569,7 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch)
  * be done to them can be undone, so look again.
  */
 static void
-check_run(Relation index, Page parent, const Buffer *leaves, const BunRun *run)
+check_run(Relation index, Page parent, const Buffer *leaves, const Run *run)
 {
 	for (int i = 0; i < run->nleaves; i++)
 	{
@@ -552,20 +606,32 @@ log_images(const Buffer *buffers, int n)
 }
 
 /*
+ * Begin the image of what a page will be, with nothing but links and flags.
+ */
+static void
+start_image(Page image, Page page)
+{
+	PageInit(image, BLCKSZ, PageGetSpecialSize(page));
+	memcpy(PageGetSpecialPointer(image), PageGetSpecialPointer(page),
+		   PageGetSpecialSize(page));
+	PageSetLSN(image, PageGetLSN(page));
+}
+
+/*
  * What Pn will be: the entries of all pages, its own links and high key.
  *
  * Entries marked LP_DEAD are kept, without the mark.  To drop them we would have
  * to tell standbys up to which transaction their rows are visible to nobody.
  */
-static Page
-merged_image(const Buffer *leaves, int n)
+static void
+merged_image(Page image, const Buffer *leaves, int n)
 {
 	Page		page = BufferGetPage(leaves[n - 1]);
-	Page		image = PageGetTempPageCopySpecial(page);
-	BTPageOpaque opaque = BTPageGetOpaque(image);
+	BTPageOpaque opaque;
 	OffsetNumber next = P_HIKEY;
 
-	PageSetLSN(image, PageGetLSN(page));
+	start_image(image, page);
+	opaque = BTPageGetOpaque(image);
 	opaque->btpo_flags &= ~(BTP_HAS_GARBAGE | BTP_SPLIT_END);
 	opaque->btpo_cycleid = 0;
 
@@ -595,7 +661,6 @@ merged_image(const Buffer *leaves, int n)
 				elog(ERROR, "entries do not fit into a merged page");
 		}
 	}
-	return image;
 }
 
 /*
@@ -603,14 +668,14 @@ merged_image(const Buffer *leaves, int n)
  * the links stay, and instead of a high key there is a tuple that says that no
  * page above is to be deleted with it.
  */
-static Page
-half_dead_image(Page page)
+static void
+half_dead_image(Page image, Page page)
 {
-	Page		image = PageGetTempPageCopySpecial(page);
-	BTPageOpaque opaque = BTPageGetOpaque(image);
+	BTPageOpaque opaque;
 	IndexTupleData dummy = {0};
 
-	PageSetLSN(image, PageGetLSN(page));
+	start_image(image, page);
+	opaque = BTPageGetOpaque(image);
 	opaque->btpo_flags = BTP_LEAF | BTP_HALF_DEAD;
 	opaque->btpo_cycleid = 0;
 
@@ -619,23 +684,22 @@ half_dead_image(Page page)
 	if (PageAddItem(image, (Item) &dummy, sizeof(IndexTupleData), P_HIKEY,
 					false, false) == InvalidOffsetNumber)
 		elog(ERROR, "could not add the dummy high key to a half-dead page");
-	return image;
 }
 
 /*
  * What the parent will be.  The first pivot tuple of a run is the lower bound of
  * its key space, so that one stays, and leads to Pn.
  */
-static Page
-parent_image(Page page, const Batch *batch)
+static void
+parent_image(Page image, Page page, const Batch *batch)
 {
-	Page		image = PageGetTempPageCopy(page);
 	OffsetNumber others[BUN_MAX_RUN];
 	int			nothers = 0;
 
+	memcpy(image, page, BLCKSZ);
 	for (int r = 0; r < batch->nruns; r++)
 	{
-		const BunRun *run = &batch->runs[r];
+		const Run *run = &batch->runs[r];
 
 		BTreeTupleSetDownLink((IndexTuple)
 							  PageGetItem(image, PageGetItemId(image, run->offset)),
@@ -644,7 +708,6 @@ parent_image(Page page, const Batch *batch)
 			others[nothers++] = run->offset + i;
 	}
 	PageIndexMultiDelete(image, others, nothers);
-	return image;
 }
 
 /*
