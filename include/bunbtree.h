@@ -359,13 +359,18 @@ typedef struct BunCursor
 } BunCursor;
 
 /*
- * What pages will be when a WAL record has been made of them: memory that is
- * there before the lock is taken.
+ * What merging needs besides the index, for all slices of a compaction: memory
+ * that is there before the lock is taken, and what nbtree wants to know of a
+ * VACUUM, with the pages that it has deleted.
  */
-typedef struct BunMergeSpace
+typedef struct BunMerger
 {
-	PGAlignedBlock images[BUN_MAX_RUN + 1];
-} BunMergeSpace;
+	PGAlignedBlock images[BUN_MAX_RUN + 1]; /* what pages will be */
+	RelFileNumber file;			/* that "vacuum" is about */
+	IndexVacuumInfo info;
+	IndexBulkDeleteResult stats;
+	BTVacState	vacuum;
+} BunMerger;
 
 /*
  * What came of looking for pages to merge.
@@ -569,7 +574,9 @@ extern bool bun_read_meta(Relation index, BTMetaPageData *meta);
 extern BunSearch bun_find_slice(Relation index, BunCursor *cursor, double fill,
 								int max_pages, int64 *budget);
 extern int	bun_merge(Relation index, Relation heap, BunCursor *cursor,
-					  double fill, int max_pages, BunMergeSpace *space);
+					  double fill, int max_pages, BunMerger *merger);
+extern void bun_start_merger(BunMerger *merger);
+extern void bun_free_deleted(BunMerger *merger, Relation index, Relation heap);
 extern void bun_survey(Relation index, double fill, BunSurvey *survey);
 
 /* planner.c */

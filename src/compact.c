@@ -95,7 +95,7 @@ typedef struct Compaction
 	int			max_pages;
 	bool		wait;
 	BunCursor	cursor;
-	BunMergeSpace *space;
+	BunMerger  *merger;
 	int64		removed;
 	int64		slices;
 	int64		refused;
@@ -117,8 +117,6 @@ static Relation open_index(Oid indexid, LOCKMODE lockmode, Relation *heap);
 static void close_index(Relation index, LOCKMODE lockmode, Relation heap);
 static void check_privilege(Relation index, bool reading);
 static void check_fill(double fill);
-static void survey_index(Oid indexid, double fill, bool reading,
-						 BunSurvey *survey);
 static void count(Relation index, Relation heap, int runs, int leaves);
 static SliceResult do_slice(Compaction *c);
 static bool lock_index(Oid indexid, bool wait);
@@ -200,8 +198,8 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 	index = open_index(c.indexid, AccessShareLock, &heap);
 	check_privilege(index, false);
 	name = pstrdup(RelationGetRelationName(index));
-	/* Zeroed, so that no page of it is missing when the lock is held. */
-	c.space = palloc0(sizeof(BunMergeSpace));
+	c.merger = palloc(sizeof(BunMerger));
+	bun_start_merger(c.merger);
 	close_index(index, AccessShareLock, heap);
 
 	/*
@@ -273,7 +271,11 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 			nap(rest);
 	}
 
-	survey_index(c.indexid, c.fill, false, &after);
+	index = open_index(c.indexid, AccessShareLock, &heap);
+	check_privilege(index, false);
+	bun_free_deleted(c.merger, index, heap);
+	bun_survey(index, c.fill, &after);
+	close_index(index, NoLock, heap);
 	SPI_commit();
 	pgstat_progress_end_command();
 	SPI_finish();
@@ -305,6 +307,8 @@ bunbtree_compact_estimate(PG_FUNCTION_ARGS)
 {
 	double		fill = PG_GETARG_FLOAT8(1);
 	BunSurvey	survey;
+	Relation	heap;
+	Relation	index;
 	TupleDesc	tupdesc;
 	Datum		values[3];
 	bool		nulls[3] = {false};
@@ -313,7 +317,10 @@ bunbtree_compact_estimate(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	check_fill(fill);
-	survey_index(PG_GETARG_OID(0), fill, true, &survey);
+	index = open_index(PG_GETARG_OID(0), AccessShareLock, &heap);
+	check_privilege(index, true);
+	bun_survey(index, fill, &survey);
+	close_index(index, NoLock, heap);
 	values[0] = Int64GetDatum(survey.leaves);
 	values[1] = Int64GetDatum(survey.leaves_after);
 	values[2] = Int64GetDatum((survey.leaves - survey.leaves_after) * BLCKSZ);
@@ -418,20 +425,6 @@ check_fill(double fill)
 }
 
 /*
- * Survey an index, with AccessShareLock until the transaction ends.
- */
-static void
-survey_index(Oid indexid, double fill, bool reading, BunSurvey *survey)
-{
-	Relation	heap;
-	Relation	index = open_index(indexid, AccessShareLock, &heap);
-
-	check_privilege(index, reading);
-	bun_survey(index, fill, survey);
-	close_index(index, NoLock, heap);
-}
-
-/*
  * Count calls and leaf pages removed, if the index is one of ours: others have no
  * counters.  The caller has a lock on it.
  */
@@ -498,7 +491,7 @@ do_slice(Compaction *c)
 	 */
 	HOLD_INTERRUPTS();
 	deleted = bun_merge(index, heap, &c->cursor, c->fill, c->max_pages,
-						c->space);
+						c->merger);
 
 	/* Else VACUUM might not look for them: it skips indexes without work. */
 	if (deleted > 0)

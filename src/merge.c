@@ -33,6 +33,7 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
+#include "storage/indexfsm.h"
 #include "storage/predicate.h"
 
 /* What a leaf page is to us. */
@@ -63,7 +64,7 @@ typedef struct Batch
 {
 	int			nruns;
 	int			nleaves;		/* of all runs */
-	Run		runs[BUN_MAX_RUN / 2];
+	Run			runs[BUN_MAX_RUN / 2];
 } Batch;
 
 static void look_at_leaf(Relation index, BlockNumber blkno,
@@ -78,8 +79,8 @@ static BunSearch find_run(Relation index, BunCursor *cursor, double fill,
 						  int max_leaves, int64 *budget, Run *run);
 static bool joins(const Batch *batch, const Run *run);
 static void add_to_batch(Batch *batch, const Run *run, BunCursor *cursor);
-static int	merge_batch(Relation index, Relation heap, BunCursor *cursor,
-						Batch *batch, BunMergeSpace *space);
+static int	merge_batch(Relation index, BunCursor *cursor, Batch *batch,
+						BunMerger *merger);
 static void check_run(Relation index, Page parent, const Buffer *leaves,
 					  const Run *run);
 static void skip_run(BunCursor *cursor, const Run *run);
@@ -88,7 +89,10 @@ static void start_image(Page image, Page page);
 static void merged_image(Page image, const Buffer *leaves, int n);
 static void half_dead_image(Page image, Page page);
 static void parent_image(Page image, Page page, const Batch *batch);
-static int	unlink_half_dead(Relation index, Relation heap, BlockNumber blkno);
+static void set_index(BunMerger *merger, Relation index, Relation heap);
+static void forget_deleted(BunMerger *merger);
+static int	unlink_half_dead(Relation index, BunMerger *merger,
+							 BlockNumber blkno);
 
 /*
  * What the metapage says: the format, the root's level, and how many deleted
@@ -369,7 +373,7 @@ BunSearch
 bun_find_slice(Relation index, BunCursor *cursor, double fill, int max_pages,
 			   int64 *budget)
 {
-	Run		run;
+	Run			run;
 	BunSearch	result;
 	BunCursor	ahead;
 	int			pages = 0;
@@ -385,7 +389,7 @@ bun_find_slice(Relation index, BunCursor *cursor, double fill, int max_pages,
 		skip_run(&ahead, &run);
 	} while (pages < max_pages &&
 			 find_run(index, &ahead, fill, max_pages, budget,
-						  &run) == BUN_SEARCH_FOUND);
+					  &run) == BUN_SEARCH_FOUND);
 	return result;
 }
 
@@ -409,31 +413,31 @@ skip_run(BunCursor *cursor, const Run *run)
  * and move the cursor on.  Returns how many pages were deleted.
  *
  * The caller has AccessExclusiveLock on the index, whose table is "heap".  nbtree
- * leaks memory in this, so the caller has a context to be reset, and "space" that
- * stays.
+ * leaks memory in this, so the caller has a context to be reset.
  */
 int
 bun_merge(Relation index, Relation heap, BunCursor *cursor, double fill,
-		  int max_pages, BunMergeSpace *space)
+		  int max_pages, BunMerger *merger)
 {
 	Batch		batch = {0};
 	int64		budget = 2 * max_pages;
 	int			pages = 0;
 	int			deleted = 0;
-	Run		run;
+	Run			run;
 
+	set_index(merger, index, heap);
 	while (pages < max_pages &&
 		   find_run(index, cursor, fill, max_pages, &budget,
-						&run) == BUN_SEARCH_FOUND &&
+					&run) == BUN_SEARCH_FOUND &&
 		   pages + run.nleaves <= max_pages)
 	{
 		pages += Max(run.nleaves, 1);
 		if (!joins(&batch, &run))
-			deleted += merge_batch(index, heap, cursor, &batch, space);
+			deleted += merge_batch(index, cursor, &batch, merger);
 
 		if (BlockNumberIsValid(run.half_dead))
 		{
-			int			unlinked = unlink_half_dead(index, heap, run.half_dead);
+			int			unlinked = unlink_half_dead(index, merger, run.half_dead);
 
 			if (unlinked == 0)	/* corrupt; nbtree has logged it */
 				skip_run(cursor, &run);
@@ -447,9 +451,9 @@ bun_merge(Relation index, Relation heap, BunCursor *cursor, double fill,
 
 		/* The next run may begin with this one's last page as it will be. */
 		if (run.cut)
-			deleted += merge_batch(index, heap, cursor, &batch, space);
+			deleted += merge_batch(index, cursor, &batch, merger);
 	}
-	return deleted + merge_batch(index, heap, cursor, &batch, space);
+	return deleted + merge_batch(index, cursor, &batch, merger);
 }
 
 /*
@@ -480,8 +484,7 @@ add_to_batch(Batch *batch, const Run *run, BunCursor *cursor)
  * deleted.
  */
 static int
-merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch,
-			BunMergeSpace *space)
+merge_batch(Relation index, BunCursor *cursor, Batch *batch, BunMerger *merger)
 {
 	const int	n = batch->nleaves;
 	const int	nruns = batch->nruns;
@@ -509,11 +512,11 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch,
 
 		check_run(index, BufferGetPage(buffers[n]), &buffers[first], run);
 		for (int i = first; i < last; i++)
-			half_dead_image(space->images[i].data, BufferGetPage(buffers[i]));
-		merged_image(space->images[last].data, &buffers[first], run->nleaves);
+			half_dead_image(merger->images[i].data, BufferGetPage(buffers[i]));
+		merged_image(merger->images[last].data, &buffers[first], run->nleaves);
 		first = last + 1;
 	}
-	parent_image(space->images[n].data, BufferGetPage(buffers[n]), batch);
+	parent_image(merger->images[n].data, BufferGetPage(buffers[n]), batch);
 
 	if (RelationNeedsWAL(index))
 		XLogEnsureRecordSpace(n, 0);
@@ -535,7 +538,7 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch,
 	START_CRIT_SECTION();
 	for (int i = 0; i <= n; i++)
 	{
-		memcpy(BufferGetPage(buffers[i]), space->images[i].data, BLCKSZ);
+		memcpy(BufferGetPage(buffers[i]), merger->images[i].data, BLCKSZ);
 		MarkBufferDirty(buffers[i]);
 	}
 	if (RelationNeedsWAL(index))
@@ -554,7 +557,7 @@ merge_batch(Relation index, Relation heap, BunCursor *cursor, Batch *batch,
 		const Run *run = &batch->runs[r];
 
 		for (int i = 0; i < run->nleaves - 1; i++)
-			deleted += unlink_half_dead(index, heap, run->leaves[i]);
+			deleted += unlink_half_dead(index, merger, run->leaves[i]);
 	}
 
 	/* If it is under the same parent still, pivots left of it have gone. */
@@ -711,18 +714,79 @@ parent_image(Page image, Page page, const Batch *batch)
 }
 
 /*
+ * Prepare a merger, in the memory context that it is to be in.
+ */
+void
+bun_start_merger(BunMerger *merger)
+{
+	/* Zeroed, so that no page of it is missing when the lock is held. */
+	memset(merger, 0, sizeof(BunMerger));
+	merger->vacuum.info = &merger->info;
+	merger->vacuum.stats = &merger->stats;
+	_bt_pendingfsm_init(NULL, &merger->vacuum, false);
+}
+
+/*
+ * Tell a merger what relations it is about.  Deleted pages that it remembers are
+ * nothing to another file.
+ */
+static void
+set_index(BunMerger *merger, Relation index, Relation heap)
+{
+	merger->info.index = index;
+	bun_set_heaprel(&merger->info, heap);
+	if (merger->file != bun_file_number(index))
+		forget_deleted(merger);
+	merger->file = bun_file_number(index);
+}
+
+static void
+forget_deleted(BunMerger *merger)
+{
+	merger->vacuum.npendingpages = 0;
+	merger->stats.pages_newly_deleted = 0;
+}
+
+/*
+ * Let insertions have the pages that have been deleted, as far as no transaction
+ * can have a link to them any more; the others wait for a VACUUM.  To be called
+ * once, at the end.
+ *
+ * The caller has AccessShareLock on the index.  It may not be what it was: a new
+ * file, or that of a temporary table that each commit empties.  The free space
+ * map is a hint, whoever takes a page from it looks whether it is deleted, but it
+ * must not go beyond the end.
+ */
+void
+bun_free_deleted(BunMerger *merger, Relation index, Relation heap)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(index);
+
+	set_index(merger, index, heap);
+	for (int i = 0; i < merger->vacuum.npendingpages; i++)
+	{
+		if (merger->vacuum.pendingpages[i].target >= nblocks)
+		{
+			forget_deleted(merger);
+			break;
+		}
+	}
+	_bt_pendingfsm_finalize(index, &merger->vacuum);
+	if (merger->stats.pages_free > 0)
+		IndexFreeSpaceMapVacuum(index);
+}
+
+/*
  * Have nbtree unlink a half-dead page, if it still is one: together with a page,
  * _bt_pagedel() deletes its right siblings as far as they are empty.  Returns how
  * many pages it has deleted.
  */
 static int
-unlink_half_dead(Relation index, Relation heap, BlockNumber blkno)
+unlink_half_dead(Relation index, BunMerger *merger, BlockNumber blkno)
 {
 	Buffer		buf = _bt_getbuf(index, blkno, BT_WRITE);
 	BTPageOpaque opaque = BTPageGetOpaque(BufferGetPage(buf));
-	IndexVacuumInfo info = {0};
-	IndexBulkDeleteResult stats = {0};
-	BTVacState	vstate = {0};
+	BlockNumber before = merger->stats.pages_newly_deleted;
 
 	if (!P_ISLEAF(opaque) || !P_ISHALFDEAD(opaque))
 	{
@@ -730,12 +794,8 @@ unlink_half_dead(Relation index, Relation heap, BlockNumber blkno)
 		return 0;
 	}
 
-	info.index = index;
-	bun_set_heaprel(&info, heap);
-	vstate.info = &info;
-	vstate.stats = &stats;
-	_bt_pagedel(index, buf, &vstate);
-	return stats.pages_newly_deleted;
+	_bt_pagedel(index, buf, &merger->vacuum);
+	return merger->stats.pages_newly_deleted - before;
 }
 
 /*

@@ -169,6 +169,44 @@ recovery_target_action = promote
 }
 
 #
+# Pages that are deleted take new entries at once, without a VACUUM, unless somebody
+# has an old snapshot.
+#
+foreach my $held (0, 1)
+{
+	my $table = "reuse_$held";
+
+	# Checks of consistency would write hundreds of megabytes of WAL.
+	$primary->safe_psql('postgres', qq{
+		SET wal_consistency_checking = '';
+		CREATE TABLE $table (k int) WITH (autovacuum_enabled = off);
+		INSERT INTO $table SELECT i FROM generate_series(1, 50000) i;
+		CREATE INDEX ${table}_k ON $table USING bunbtree (k);
+		DELETE FROM $table WHERE hashint4(k) % 10 <> 0;
+		VACUUM $table});
+	my $size = $primary->safe_psql('postgres', qq{SELECT pg_relation_size('${table}_k')});
+	my $holder = $primary->background_psql('postgres');
+	$holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1') if $held;
+	# The pages of the last slice need one more transaction.
+	$primary->safe_psql('postgres', qq{
+		SET wal_consistency_checking = '';
+		CALL bunbtree_compact('${table}_k', max_pages => 20, pause => '0');
+		INSERT INTO $table SELECT i FROM generate_series(100001, 120000) i});
+	my $grown = $primary->safe_psql('postgres', qq{SELECT pg_relation_size('${table}_k')}) - $size;
+	if ($held)
+	{
+		cmp_ok($grown, '>', 0, 'deleted pages are not used while a snapshot is older');
+	}
+	else
+	{
+		is($grown, 0, 'deleted pages are used at once');
+	}
+	is($primary->safe_psql('postgres', qq{SELECT bunbtree_check('${table}_k', true, true)}), '',
+		'and the index is intact');
+	$holder->quit;
+}
+
+#
 # A crash after compaction.  Without full-page images, replay relies on those that
 # are in its records.
 #
