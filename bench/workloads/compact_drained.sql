@@ -2,7 +2,7 @@
 -- deleted; compaction gives the space back.
 --
 -- From: github.com/riverqueue/river/pull/963 ("B-trees expand but never shrink"). Three ways
--- are compared: doing nothing, bunbtree_compact(), REINDEX INDEX CONCURRENTLY; each with four
+-- are compared: doing nothing, bunbtree_compact(), REINDEX INDEX CONCURRENTLY; each with two
 -- clients that look for a job and update another table.
 
 CREATE EXTENSION pgstattuple;

@@ -4,7 +4,7 @@
 -- From: the index on updated_at that half of all applications have. All insertions go to the
 -- right end, and the pages behind it get ever sparser. Three ways are compared, each after
 -- every round's VACUUM: doing nothing, bunbtree_compact(), REINDEX INDEX CONCURRENTLY; with
--- four clients that look up a row and update another table.
+-- two clients that look up a row and update another table.
 
 CREATE EXTENSION pgstattuple;
 CREATE TABLE sparse (id bigint PRIMARY KEY, k bigint NOT NULL);

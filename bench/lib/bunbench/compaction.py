@@ -13,8 +13,7 @@ from .model import COMPACT, NOTHING, REINDEX
 from .server import Failure
 from .special import database_size
 
-# Clients run for so many seconds; the way starts when all have connected.
-LOAD_SECONDS = 2
+# The way starts when all clients have connected.
 WARM_UP_SECONDS = 0.3
 
 DISK_INTERVAL = 0.05
@@ -84,7 +83,7 @@ def deal(m, phase, totals, latencies, holds):
 
     size = database_size(m)
     load, = phase.loads
-    pgbench = m.start_load(load, seconds=LOAD_SECONDS)
+    pgbench = m.start_load(load, seconds=load.seconds)
     disk = Sampler(m.cluster, DATABASE_SIZE, DISK_INTERVAL, note)
     disk.start()
     try:
@@ -107,7 +106,7 @@ def deal(m, phase, totals, latencies, holds):
             pgbench.terminate()
         disk.stop()
     if phase.name == NOTHING:
-        ended = started + LOAD_SECONDS
+        ended = started + load.seconds - WARM_UP_SECONDS
     else:
         totals["seconds"] += ended - started
     totals["peak disk, MB"] = max(totals["peak disk, MB"], peak[0] / 1048576 - size)
