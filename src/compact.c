@@ -27,6 +27,7 @@
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
 #include "catalog/index.h"
@@ -184,7 +185,8 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 			(TimestampTz) (interval_ms(PG_GETARG_INTERVAL_P(4)) * 1000);
 
 	PreventCommandDuringRecovery("CALL bunbtree_compact()");
-	if (castNode(CallContext, fcinfo->context)->atomic)
+	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
+		((CallContext *) fcinfo->context)->atomic)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot run inside a transaction block",
@@ -241,6 +243,14 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 			c.longest = Max(c.longest, INSTR_TIME_GET_MILLISEC(held));
 			c.retry = MIN_RETRY_MS;
 			rest = pause;
+
+			/*
+			 * Standbys get what is flushed.  Else the lock and the images
+			 * would go there before the commit record, which is on a WAL page
+			 * not full yet, and keep the lock until the next slice.
+			 */
+			if (XLogStandbyInfoActive())
+				XLogFlush(XactLastCommitEnd);
 			if (verbose)
 				ereport(INFO,
 						(errmsg_internal("slice " INT64_FORMAT ": " INT64_FORMAT " leaf pages removed, lock held for %.3f ms",

@@ -17,7 +17,9 @@
  * Runs with the same parent share a record, a "batch", as far as it has room: the
  * parent's image is most of what a record has besides the merged pages.
  *
- * No key is compared here: pages are found by links, and entries stay in order.
+ * No key is compared: pages are found by links, and entries stay in order.  (But
+ * nbtree searches for the right sibling of a half-dead page that a crash has left,
+ * if that is empty, to delete it, too.)
  *
  * Portions Copyright (c) 2026, bunbtree developers
  *
@@ -35,6 +37,9 @@
 #include "miscadmin.h"
 #include "storage/indexfsm.h"
 #include "storage/predicate.h"
+
+/* Leaf pages that a slice looks at, to merge so many. */
+#define LOOK_AHEAD(max_pages)	(2 * (int64) (max_pages))
 
 /* What a leaf page is to us. */
 typedef struct Leaf
@@ -81,6 +86,7 @@ static bool joins(const Batch *batch, const Run *run);
 static void add_to_batch(Batch *batch, const Run *run, BunCursor *cursor);
 static int	merge_batch(Relation index, BunCursor *cursor, Batch *batch,
 						BunMerger *merger);
+static void check_distinct(Relation index, const Batch *batch);
 static void check_run(Relation index, Page parent, const Buffer *leaves,
 					  const Run *run);
 static void skip_run(BunCursor *cursor, const Run *run);
@@ -376,6 +382,7 @@ bun_find_slice(Relation index, BunCursor *cursor, double fill, int max_pages,
 	Run			run;
 	BunSearch	result;
 	BunCursor	ahead;
+	int64		reach = LOOK_AHEAD(max_pages);
 	int			pages = 0;
 
 	result = find_run(index, cursor, fill, max_pages, budget, &run);
@@ -388,7 +395,7 @@ bun_find_slice(Relation index, BunCursor *cursor, double fill, int max_pages,
 		pages += Max(run.nleaves, 1);
 		skip_run(&ahead, &run);
 	} while (pages < max_pages &&
-			 find_run(index, &ahead, fill, max_pages, budget,
+			 find_run(index, &ahead, fill, max_pages, &reach,
 					  &run) == BUN_SEARCH_FOUND);
 	return result;
 }
@@ -420,7 +427,7 @@ bun_merge(Relation index, Relation heap, BunCursor *cursor, double fill,
 		  int max_pages, BunMerger *merger)
 {
 	Batch		batch = {0};
-	int64		budget = 2 * max_pages;
+	int64		budget = LOOK_AHEAD(max_pages);
 	int			pages = 0;
 	int			deleted = 0;
 	Run			run;
@@ -495,6 +502,8 @@ merge_batch(Relation index, BunCursor *cursor, Batch *batch, BunMerger *merger)
 	if (nruns == 0)
 		return 0;
 
+	check_distinct(index, batch);
+
 	/* nbtree's order: from left to right, then up */
 	for (int r = 0; r < nruns; r++)
 	{
@@ -565,6 +574,37 @@ merge_batch(Relation index, BunCursor *cursor, Batch *batch, BunMerger *merger)
 		cursor->offset -= n - nruns;
 	batch->nruns = batch->nleaves = 0;
 	return deleted;
+}
+
+/*
+ * In a corrupt index the same page may have come up twice.  To lock it twice would
+ * be to wait for ourselves, for ever.
+ */
+static void
+check_distinct(Relation index, const Batch *batch)
+{
+	BlockNumber blocks[BUN_MAX_RUN + 1];
+	int			n = 0;
+
+	blocks[n++] = batch->runs[0].parent;
+	for (int r = 0; r < batch->nruns; r++)
+	{
+		for (int i = 0; i < batch->runs[r].nleaves; i++)
+		{
+			BlockNumber block = batch->runs[r].leaves[i];
+
+			for (int j = 0; j < n; j++)
+			{
+				if (blocks[j] == block)
+					ereport(ERROR,
+							(errcode(ERRCODE_INDEX_CORRUPTED),
+							 errmsg("block %u of index \"%s\" is linked to twice",
+									block, RelationGetRelationName(index)),
+							 errhint("Please REINDEX it.")));
+			}
+			blocks[n++] = block;
+		}
+	}
 }
 
 /*
@@ -826,6 +866,11 @@ bun_survey(Relation index, double fill, BunSurvey *survey)
 		BTPageOpaque opaque = BTPageGetOpaque(parent);
 		Size		entries = 0;
 		bool		run = false;
+
+		/* VACUUM may have deleted the page, and then it starts anew. */
+		if (cursor.passed == 0)
+			memset(survey, 0, sizeof(BunSurvey));
+		cursor.passed = 1;
 
 		for (OffsetNumber offset = P_FIRSTDATAKEY(opaque);
 			 offset <= PageGetMaxOffsetNumber(parent); offset++)

@@ -99,6 +99,20 @@ sub fill
 }
 
 my %path = map { $_ => create($_) } qw(sound item beyond nowhere special zero);
+
+# Sparse leaf pages, in the order of their keys.
+$node->safe_psql('postgres', q{
+	CREATE TABLE twice (k int) WITH (autovacuum_enabled = off);
+	INSERT INTO twice SELECT generate_series(1, 5000);
+	CREATE INDEX twice_k ON twice (k);
+	DELETE FROM twice WHERE k % 10 > 0;
+	VACUUM twice;
+	CHECKPOINT});
+my $twice = $node->safe_psql('postgres', q{SELECT pg_relation_filepath('twice_k')});
+my $root = $node->safe_psql('postgres', q{SELECT root FROM bt_metap('twice_k')});
+my @leaves = split /\n/, $node->safe_psql('postgres',
+	"SELECT (ctid::text::point)[0]::int FROM bt_page_items('twice_k', $root)");
+cmp_ok(scalar(@leaves), '>', 5, 'leaf pages');
 $node->stop;
 
 # TIDs of entries: an item that their heap page has not, blocks that the heap has not.
@@ -120,6 +134,11 @@ foreach my $table (qw(item beyond nowhere))
 # A leaf page without the space for what nbtree wants to know of it; one of zeroes.
 edit($path{special}, 8192 + 16, pack('v', 8192 - 8));
 edit($path{zero}, 8192, "\0" x 8192);
+# A parent that leads to the second leaf page twice, and a fourth one that takes it for
+# its neighbour.
+my $third = unpack('V', substr(read_page($twice, $root), 24 + 4 * 2, 4)) & 0x7fff;
+edit($twice, 8192 * $root + $third, pack('vv', 0, $leaves[1]));
+edit($twice, 8192 * ($leaves[3] + 1) - 16, pack('V', $leaves[1]));
 $node->start;
 
 my $read = sub { "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM $_[0] WHERE k > 0" };
@@ -147,6 +166,12 @@ foreach my $table (qw(special zero))
 	like(try("VACUUM $table"), $table eq 'zero' ? qr/^00000/ : $error, 'so does VACUUM');
 	like(try($verify->($table)), qr/^XX00[12]/, 'so does amcheck');
 }
+
+like(try("CALL bunbtree_compact('twice_k')"),
+	qr/^XX002 block $leaves[1] of index "twice_k" is linked to twice.*HINT:  Please REINDEX it/s,
+	'compaction does not lock a page twice');
+like(try(q{REINDEX INDEX twice_k; CALL bunbtree_compact('twice_k'); SELECT bt_index_parent_check('twice_k', true, true)}),
+	qr/^00000/, 'REINDEX mends it');
 
 # A session goes on after such an error; REINDEX mends it all.
 foreach my $table (sort keys %path)

@@ -17,6 +17,7 @@ autovacuum = off
 max_prepared_transactions = 2
 wal_consistency_checking = all
 wal_keep_size = 1GB
+wal_writer_delay = 10s
 full_page_writes = off
 });
 $primary->start;
@@ -192,6 +193,14 @@ foreach my $held (0, 1)
 		SET wal_consistency_checking = '';
 		CALL bunbtree_compact('${table}_k', max_pages => 20, pause => '0');
 		INSERT INTO $table SELECT i FROM generate_series(100001, 120000) i});
+	# Standbys get what is flushed.  Were it not the commit, too, they would keep the lock.
+	is($primary->safe_psql('postgres', qq{
+		SET wal_consistency_checking = '';
+		UPDATE $table SET k = k + 1000000 WHERE k % 3 = 0;
+		VACUUM $table;
+		CALL bunbtree_compact('${table}_k', pause => '0');
+		SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn())}),
+		0, 'slices are flushed to the end') if !$held;
 	my $grown = $primary->safe_psql('postgres', qq{SELECT pg_relation_size('${table}_k')}) - $size;
 	if ($held)
 	{
