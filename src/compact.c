@@ -4,7 +4,7 @@
  *		Compaction: sparse leaf pages of a btree give their space back.
  *
  * bunbtree_compact() works in slices, each a transaction of its own that holds
- * AccessExclusiveLock on the index for less than a millisecond, as a rule.  What
+ * AccessExclusiveLock on the index for about a millisecond, as a rule.  What
  * is done in that time is in merge.c.
  *
  * A slice takes the lock only if there is work, which it looks for with
