@@ -526,6 +526,7 @@ extern BunSlot *bun_slot_attach(Oid indexid, bool *taken);
 extern void bun_slot_init(BunSlot *slot, uint32 generation);
 extern bool bun_slot_is_shared(const BunSlot *slot);
 extern bool bun_slots_sweep(void);
+extern bool bun_index_is_gone(Oid indexid);
 extern void bun_for_each_slot(void (*function) (Oid indexid, BunSlot *slot,
 												void *arg),
 							  void *arg);

@@ -38,16 +38,21 @@
 
 #include "bunbtree.h"
 
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/resowner.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 /* To be changed whenever the meaning of anything in shared memory changes. */
@@ -108,6 +113,7 @@ static void attach_or_fail(void);
 static BunSlot *find_slot(Oid dbid, Oid indexid);
 static BunSlot *take_slot(Oid indexid);
 static bool give_up_if_gone(const SlotKey *key);
+static bool has_row(Oid catalogid, Oid oidindexid, AttrNumber column, Oid oid);
 static void give_up(const SlotKey *key);
 
 /*
@@ -497,7 +503,8 @@ give_up_if_gone(const SlotKey *key)
 	if (key->dbid != MyDatabaseId)
 	{
 		AcceptInvalidationMessages();
-		gone = !SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(key->dbid));
+		gone = !has_row(DatabaseRelationId, DatabaseOidIndexId,
+						Anum_pg_database_oid, key->dbid);
 		if (gone)
 			give_up(key);
 	}
@@ -510,12 +517,48 @@ give_up_if_gone(const SlotKey *key)
 		if (bun_lock_held_by_me(&tag, AccessExclusiveLock) ||
 			!ConditionalLockRelationOid(key->indexid, AccessShareLock))
 			return false;
-		gone = !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->indexid));
+		gone = bun_index_is_gone(key->indexid);
 		if (gone)
 			give_up(key);
 		UnlockRelationOid(key->indexid, AccessShareLock);
 	}
 	return gone;
+}
+
+/*
+ * Is there no index with this OID in this database?
+ *
+ * Reads pg_class; the caller must be in a transaction.  Nobody may be making or
+ * dropping it, or else the answer may be out of date.
+ */
+bool
+bun_index_is_gone(Oid indexid)
+{
+	return !has_row(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid,
+					indexid);
+}
+
+/*
+ * Has a catalog a row with this OID?
+ *
+ * A syscache would tell sooner, but remembers a "no" as long as the session
+ * lasts, and indexes of temporary tables have ever new OIDs.
+ */
+static bool
+has_row(Oid catalogid, Oid oidindexid, AttrNumber column, Oid oid)
+{
+	Relation	catalog = table_open(catalogid, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(oid));
+	scan = systable_beginscan(catalog, oidindexid, true, NULL, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
 }
 
 /*

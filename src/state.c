@@ -23,7 +23,6 @@
 #include "access/xact.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 /*
  * With so many indexes, look for dropped ones before making room for another;
@@ -197,7 +196,7 @@ forget_dropped_indexes(void)
 	while ((state = hash_seq_search(&scan)) != NULL)
 	{
 		if (!state->active &&
-			!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(state->indexid)))
+			bun_index_is_gone(state->indexid))
 		{
 			if (!bun_slot_is_shared(state->slot))
 				pfree(state->slot);
