@@ -183,6 +183,7 @@ CREATE INDEX t_limited ON t USING bunbtree (k) WITH (fillfactor = 50);
 \set VERBOSITY terse
 CALL bunbtree_compact('t_limited', max_runtime => '0');
 \set VERBOSITY default
+SELECT count(*) FROM bunbtree_progress_compact;
 
 -- What slices set for themselves does not outlive them.
 SHOW synchronous_commit;

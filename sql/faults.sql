@@ -54,6 +54,12 @@ BEGIN
 			CREATE INDEX touchy_again ON bun.touchy USING bunbtree (k);
 		WHEN 'each time insert' THEN
 			INSERT INTO public.elsewhere VALUES (k, 'inserted while comparing');
+		WHEN 'deeper' THEN
+			PERFORM set_config('faults.mode', mode, false);
+			PERFORM set_config('faults.depth',
+							   (current_setting('faults.depth')::int + 1)::text, false);
+			EXECUTE format('INSERT INTO public.deep_%s VALUES (%s)',
+						   current_setting('faults.depth'), k);
 		WHEN 'each time build' THEN
 			DROP INDEX IF EXISTS public.elsewhere_built;
 			CREATE INDEX elsewhere_built ON public.elsewhere USING bunbtree (what, k);
@@ -251,6 +257,23 @@ INSERT INTO bun.touchy VALUES (76, 1001, 1), (78, 1002, 1), (77, 1003, 1);
 SET faults.mode = '';
 SELECT count(*) > 0 AS inserted_elsewhere FROM elsewhere;
 SELECT * FROM alive();
+-- And so on, each time into another table: a leaf page that is being compared
+-- with is locked.
+DO $$
+BEGIN
+	FOR i IN 1 .. 20
+	LOOP
+		EXECUTE format('CREATE TABLE deep_%s AS SELECT 77 AS k', i);
+		EXECUTE format('CREATE INDEX ON deep_%s USING bunbtree (k touchy_ops)', i);
+	END LOOP;
+END
+$$;
+SET faults.depth = 0;
+SET faults.mode = 'deeper';
+INSERT INTO bun.touchy VALUES (77, 1006, 1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM alive();
+SELECT bool_or(in_disguise(indexrelid::regclass)) FROM pg_index WHERE indrelid = 'deep_1'::regclass;
 -- Builds an index on another table meanwhile.
 SET faults.mode = 'each time build';
 INSERT INTO bun.touchy VALUES (76, 1004, 1), (77, 1005, 1);
@@ -332,6 +355,14 @@ SELECT in_disguise('bun.undone_k');
 DROP INDEX bun.touchy_btree;
 SELECT check_indexes('bun');
 DROP SCHEMA bt, bun CASCADE;
+DO $$
+BEGIN
+	FOR i IN 1 .. 20
+	LOOP
+		EXECUTE format('DROP TABLE deep_%s', i);
+	END LOOP;
+END
+$$;
 DROP TABLE elsewhere;
 DROP OPERATOR FAMILY touchy_ops USING bunbtree;
 DROP FUNCTION act_on_demand, touchy_compare, touchy_expression, alive,

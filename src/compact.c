@@ -205,8 +205,9 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 	close_index(index, AccessShareLock, heap);
 
 	/*
-	 * A caller's work, in a procedure of his, is to be committed as he wants
-	 * it: not with what is set for slices.
+	 * A caller's work, in a procedure of his, is to be committed before the
+	 * survey, which may take long, and as he wants it: not with what is set
+	 * for slices.
 	 */
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");

@@ -100,19 +100,29 @@ sub fill
 
 my %path = map { $_ => create($_) } qw(sound item beyond nowhere special zero);
 
-# Sparse leaf pages, in the order of their keys.
-$node->safe_psql('postgres', q{
-	CREATE TABLE twice (k int) WITH (autovacuum_enabled = off);
-	INSERT INTO twice SELECT generate_series(1, 5000);
-	CREATE INDEX twice_k ON twice (k);
-	DELETE FROM twice WHERE k % 10 > 0;
-	VACUUM twice;
-	CHECKPOINT});
-my $twice = $node->safe_psql('postgres', q{SELECT pg_relation_filepath('twice_k')});
-my $root = $node->safe_psql('postgres', q{SELECT root FROM bt_metap('twice_k')});
-my @leaves = split /\n/, $node->safe_psql('postgres',
-	"SELECT (ctid::text::point)[0]::int FROM bt_page_items('twice_k', $root)");
-cmp_ok(scalar(@leaves), '>', 5, 'leaf pages');
+# Sparse leaf pages, in the order of their keys: path, root and leaf pages.
+sub create_sparse
+{
+	my ($table) = @_;
+
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE $table (k int) WITH (autovacuum_enabled = off);
+		INSERT INTO $table SELECT generate_series(1, 5000);
+		CREATE INDEX ${table}_k ON $table (k);
+		DELETE FROM $table WHERE k % 10 > 0;
+		VACUUM $table;
+		CHECKPOINT});
+	my $root = $node->safe_psql('postgres', "SELECT root FROM bt_metap('${table}_k')");
+	my @leaves = split /\n/, $node->safe_psql('postgres',
+		"SELECT (ctid::text::point)[0]::int FROM bt_page_items('${table}_k', $root)");
+
+	cmp_ok(scalar(@leaves), '>', 5, 'leaf pages');
+	return ($node->safe_psql('postgres', "SELECT pg_relation_filepath('${table}_k')"), $root, @leaves);
+}
+
+my ($twice, $root, @leaves) = create_sparse('twice');
+my ($links, undef, @linked) = create_sparse('links');
+my ($old) = create_sparse('old');
 $node->stop;
 
 # TIDs of entries: an item that their heap page has not, blocks that the heap has not.
@@ -139,6 +149,10 @@ edit($path{zero}, 8192, "\0" x 8192);
 my $third = unpack('V', substr(read_page($twice, $root), 24 + 4 * 2, 4)) & 0x7fff;
 edit($twice, 8192 * $root + $third, pack('vv', 0, $leaves[1]));
 edit($twice, 8192 * ($leaves[3] + 1) - 16, pack('V', $leaves[1]));
+# A leaf page whose right sibling does not know of it.
+edit($links, 8192 * ($linked[2] + 1) - 12, pack('V', $linked[4]));
+# A metapage that says that this is an index of PostgreSQL 11.
+edit($old, 24 + 4, pack('V', 3));
 $node->start;
 
 my $read = sub { "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM $_[0] WHERE k > 0" };
@@ -170,8 +184,20 @@ foreach my $table (qw(special zero))
 like(try("CALL bunbtree_compact('twice_k')"),
 	qr/^XX002 block $leaves[1] of index "twice_k" is linked to twice.*HINT:  Please REINDEX it/s,
 	'compaction does not lock a page twice');
-like(try(q{REINDEX INDEX twice_k; CALL bunbtree_compact('twice_k'); SELECT bt_index_parent_check('twice_k', true, true)}),
-	qr/^00000/, 'REINDEX mends it');
+like(try("CALL bunbtree_compact('links_k')"),
+	qr/^XX002 block $linked[2] of index "links_k" is not what its parent and siblings say.*HINT:  Please REINDEX it/s,
+	'nor does it merge pages that are no neighbours');
+like(try("CALL bunbtree_compact('old_k')"),
+	qr/^0A000 cannot compact "old_k": its format is from before PostgreSQL 12.*HINT:  REINDEX it/s,
+	'nor any of an old format');
+foreach my $table (qw(twice links old))
+{
+	like(try(qq{
+			REINDEX INDEX ${table}_k;
+			CALL bunbtree_compact('${table}_k');
+			SELECT bt_index_parent_check('${table}_k', true, true)}),
+		qr/^00000/, "$table: REINDEX mends it");
+}
 
 # A session goes on after such an error; REINDEX mends it all.
 foreach my $table (sort keys %path)

@@ -32,7 +32,10 @@ $primary->safe_psql('postgres', q{
 	CREATE INDEX t_btree ON t (k) WITH (fillfactor = 20);
 	CREATE INDEX t_locks ON t USING bunbtree (k) WITH (fillfactor = 20);
 	CREATE INDEX t_sync ON t USING bunbtree (k) WITH (fillfactor = 20);
-	CREATE INDEX t_cancel ON t USING bunbtree (k) WITH (fillfactor = 20)});
+	CREATE INDEX t_cancel ON t USING bunbtree (k) WITH (fillfactor = 20);
+	CREATE INDEX t_owner ON t USING bunbtree (k) WITH (fillfactor = 20);
+	CREATE INDEX t_again ON t USING bunbtree (k) WITH (fillfactor = 20);
+	CREATE INDEX t_dense ON t USING bunbtree (k)});
 $primary->backup('backup');
 
 my $leaves = q{SELECT leaf_pages FROM bunbtree_compact_estimate};
@@ -65,25 +68,12 @@ sub check
 	is("$out|$err", "20000|1|20000|200010000\n20000\n|", $name);
 }
 
-#
-# A crash between the record that merges pages and those that unlink them.  A
-# server that stops to replay there is in the state that it leaves.
-#
-my $start = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_k', pause => '0')});
-$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_btree', pause => '0')});
-my $end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-my $after = $primary->safe_psql('postgres', "$leaves('t_k')");
-cmp_ok($after, '<', $before / 3, 'pages were merged');
-
-my ($wal, $stderr) = run_command(
-	[ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal', '-r', 'XLOG',
-		'-s', $start, '-e', $end ]);
-my @records = $wal =~ /lsn: (\S+), prev \S+, desc: FPI /g;
-cmp_ok(@records, '>', 10, 'there are records of page images');
-for my $record ($records[0], $records[7])
+# A server that stops to replay after a record, as if there had been a crash.
+sub crashed_after
 {
+	my ($record) = @_;
 	my $crashed = PostgreSQL::Test::Cluster->new("crashed_$record" =~ s{/}{_}r);
+
 	$crashed->init_from_backup($primary, 'backup', has_streaming => 1);
 	$crashed->append_conf('postgresql.conf', qq{
 recovery_target_lsn = '$record'
@@ -93,6 +83,35 @@ recovery_target_action = promote
 	$crashed->start;
 	$crashed->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
 	  or die 'no promotion';
+	return $crashed;
+}
+
+# Positions of the WAL records between two moments that pg_waldump describes so.
+sub records
+{
+	my ($manager, $description, $start, $end) = @_;
+	my ($wal, $stderr) = run_command(
+		[ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal', '-r', $manager,
+			'-s', $start, '-e', $end ]);
+
+	return $wal =~ /lsn: (\S+), prev \S+, desc: $description/g;
+}
+
+#
+# A crash between the record that merges pages and those that unlink them.
+#
+my $start = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_k', pause => '0')});
+$primary->safe_psql('postgres', q{CALL bunbtree_compact('t_btree', pause => '0')});
+my $end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $after = $primary->safe_psql('postgres', "$leaves('t_k')");
+cmp_ok($after, '<', $before / 3, 'pages were merged');
+
+my @records = records('XLOG', 'FPI ', $start, $end);
+cmp_ok(@records, '>', 10, 'there are records of page images');
+for my $record ($records[0], $records[7])
+{
+	my $crashed = crashed_after($record);
 
 	check($crashed, 't_k', "crash after the record at $record: no row is lost");
 	my $half_dead = q{
@@ -127,22 +146,10 @@ $start = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 $primary->safe_psql('postgres', q{
 	INSERT INTO splits SELECT 500000 + hashint4(i) % 100000, 1 FROM generate_series(1, 5000) i});
 $end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-($wal, $stderr) = run_command(
-	[ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal', '-r', 'Btree',
-		'-s', $start, '-e', $end ]);
-my @splits = $wal =~ /lsn: (\S+), prev \S+, desc: SPLIT_[LR] level:? 0/g;
+my @splits = records('Btree', 'SPLIT_[LR] level:? 0', $start, $end);
 cmp_ok(scalar(@splits), '>', 3, 'leaf pages were split');
 {
-	my $crashed = PostgreSQL::Test::Cluster->new('crashed_split');
-	$crashed->init_from_backup($primary, 'backup', has_streaming => 1);
-	$crashed->append_conf('postgresql.conf', qq{
-recovery_target_lsn = '$splits[3]'
-recovery_target_inclusive = on
-recovery_target_action = promote
-});
-	$crashed->start;
-	$crashed->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
-	  or die 'no promotion';
+	my $crashed = crashed_after($splits[3]);
 	my $incomplete = q{
 		SELECT count(*) FROM generate_series(1, pg_relation_size('splits_k') / 8192 - 1) n,
 			bt_page_stats('splits_k', n) WHERE type = 'l' AND btpo_flags & 128 > 0};
@@ -203,7 +210,7 @@ foreach my $held (0, 1)
 			VACUUM $table;
 			CALL bunbtree_compact('${table}_k', pause => '0');
 			SELECT pg_current_wal_flush_lsn(), pg_current_wal_insert_lsn()});
-		my $rest = '';
+		my ($rest, $stderr) = ('', '');
 
 		$primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
 		($rest, $stderr) = run_command([ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal',
@@ -222,6 +229,17 @@ foreach my $held (0, 1)
 	is($primary->safe_psql('postgres', qq{SELECT bunbtree_check('${table}_k', true, true)}), '',
 		'and the index is intact');
 	$holder->quit;
+	if ($held)
+	{
+		# VACUUM would not look at an index where it has nothing to delete.
+		$size += $grown;
+		$primary->safe_psql('postgres', qq{
+			SET wal_consistency_checking = '';
+			VACUUM $table;
+			INSERT INTO $table SELECT i FROM generate_series(200001, 210000) i});
+		is($primary->safe_psql('postgres', qq{SELECT pg_relation_size('${table}_k')}), $size,
+			'afterwards, VACUUM finds them');
+	}
 }
 
 #
@@ -266,8 +284,11 @@ my $xid = $primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
 is($status, 0, 'refused by locks is no error');
 like($err, qr/"t_locks": (\d+) leaf pages before, \1 after.*Slices: 0, refused: [1-9].*max_runtime/s,
 	'refusals are counted');
+($status, $out, $err) = $primary->psql('postgres', q{CALL bunbtree_compact('t_dense')});
+like($err, qr/"t_dense": (\d+) leaf pages before, \1 after.*Slices: 0, refused: 0/s,
+	'where there is no work, no lock is tried');
 is($primary->safe_psql('postgres', 'SELECT pg_current_xact_id()'), $xid + 1,
-	'they cost no transaction IDs');
+	'all that costs no transaction IDs');
 $primary->safe_psql('postgres', q{ROLLBACK PREPARED 'holder'});
 $primary->safe_psql('postgres', q{CALL bunbtree_compact('t_locks', pause => '0')});
 check($primary, 't_locks', 'compacted when the locks are gone');
@@ -327,5 +348,37 @@ like($errors, qr/canceling statement due to user request/, 'it can be cancelled'
 is($primary->safe_psql('postgres', 'SELECT count(*) FROM bunbtree_progress_compact'),
 	0, 'progress ends with it');
 check($primary, 't_cancel', 'the index is intact');
+
+#
+# What changes between slices.
+#
+sub start_compaction
+{
+	my ($role, $call) = @_;
+	my $job = { out => '', err => '' };
+
+	$job->{run} = IPC::Run::start(
+		[ 'psql', '-XAtq', '-d', $primary->connstr('postgres'), '-c', "SET ROLE $role", '-c', "CALL $call" ],
+		'>', \$job->{out}, '2>', \$job->{err});
+	$primary->poll_query_until('postgres', 'SELECT max(slices) > 0 FROM bunbtree_progress_compact')
+	  or do { $primary->stop('immediate'); die 'no progress is shown' };
+	return $job;
+}
+
+# The index is rebuilt: no page is what it was.
+my $job = start_compaction('NONE', q{bunbtree_compact('t_again', max_pages => 80, pause => '1 s')});
+$primary->safe_psql('postgres', 'REINDEX INDEX t_again');
+$job->{run}->finish;
+like($job->{err}, qr/"t_again": $before leaf pages before, $after after/, 'REINDEX: it begins anew');
+check($primary, 't_again', 'the index is intact');
+
+# The table is given to somebody else.
+$primary->safe_psql('postgres', 'ALTER TABLE t OWNER TO other');
+$job = start_compaction('other', q{bunbtree_compact('t_owner', max_pages => 20, pause => '1 s')});
+$primary->safe_psql('postgres', 'ALTER TABLE t OWNER TO CURRENT_USER');
+$job->{run}->finish;
+like($job->{err}, qr/ERROR:  must be owner of index t_owner/, 'whoever owns it no longer may not go on');
+cmp_ok($primary->safe_psql('postgres', "$leaves('t_owner')"), '>', $after * 2, 'and does not');
+check($primary, 't_owner', 'the index is intact');
 
 done_testing();
