@@ -1,9 +1,9 @@
 -- A drained backlog: a queue had a backlog, all but 2 % of it, here and there, is done and
 -- deleted; compaction gives the space back.
 --
--- From: github.com/riverqueue/river/pull/963 ("B-trees expand but never shrink"). Three ways
--- are compared: doing nothing, bunbtree_compact(), REINDEX INDEX CONCURRENTLY; each with two
--- clients that look for a job and update another table.
+-- From: github.com/riverqueue/river/pull/963 ("B-trees expand but never shrink"). Compared:
+-- doing nothing, reading the index over and over, bunbtree_compact(), REINDEX INDEX
+-- CONCURRENTLY; each with two clients that look for a job and update another table.
 
 CREATE EXTENSION pgstattuple;
 CREATE TABLE sparse (queue text NOT NULL, priority int NOT NULL, k bigint NOT NULL);

@@ -2,9 +2,9 @@
 -- the rows, at random; compaction after each.
 --
 -- From: the index on updated_at that half of all applications have. All insertions go to the
--- right end, and the pages behind it get ever sparser. Three ways are compared, each after
--- every round's VACUUM: doing nothing, bunbtree_compact(), REINDEX INDEX CONCURRENTLY; with
--- two clients that look up a row and update another table.
+-- right end, and the pages behind it get ever sparser. Compared, each after every round's
+-- VACUUM: doing nothing, reading the index over and over, bunbtree_compact(), REINDEX INDEX
+-- CONCURRENTLY; with two clients that look up a row and update another table.
 
 CREATE EXTENSION pgstattuple;
 CREATE TABLE sparse (id bigint PRIMARY KEY, k bigint NOT NULL);

@@ -2,9 +2,9 @@
 -- space back.
 --
 -- From: thesev1database.com/cookbook/bloated-index-after-heavy-deleteupdate-pattern (90 days
--- kept, 40 GB of index). Leaf pages stay about 18 % full, because VACUUM recycles only
--- empty ones. Three ways are compared: doing nothing, bunbtree_compact(), REINDEX INDEX
--- CONCURRENTLY; each with two clients that look up a row and update another table.
+-- kept, 40 GB of index). Leaf pages stay about 18 % full, because VACUUM recycles only empty
+-- ones. Compared: doing nothing, reading the index over and over, bunbtree_compact(), REINDEX
+-- INDEX CONCURRENTLY; each with two clients that look up a row and update another table.
 
 CREATE EXTENSION pgstattuple;
 CREATE TABLE sparse (k bigint NOT NULL, filler text);

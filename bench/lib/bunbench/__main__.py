@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def parser():
     parse.add_argument("--quick", dest="size", action="store_const", const="quick")
     parse.add_argument("--full", dest="size", action="store_const", const="full")
     parse.add_argument("--workload", action="append", default=[])
+    parse.add_argument("--except", action="append", default=[], dest="without")
     parse.add_argument("--rows", type=positive)
     parse.add_argument("--runs", type=positive)
     # What only bench/run says.
@@ -35,18 +37,24 @@ def parser():
 
 
 def chosen(arguments):
-    """Workloads: those named, by shell patterns, else all of the scale."""
+    """Workloads: those named, by shell patterns, else all of the scale; save those
+    that are not wanted."""
     from fnmatch import fnmatchcase
 
     from .catalogue import WORKLOADS
 
-    if not arguments.workload:
-        return [w for w in WORKLOADS if w.quick or arguments.size != "quick"]
-    for pattern in arguments.workload:
+    for pattern in arguments.workload + arguments.without:
         if not any(fnmatchcase(w.name, pattern) for w in WORKLOADS):
             sys.exit(f'bench/run: no workload "{pattern}"; see bench/run --list')
-    return [w for w in WORKLOADS
-            if any(fnmatchcase(w.name, p) for p in arguments.workload)]
+    wanted = [w for w in WORKLOADS if w.quick or arguments.size != "quick"]
+    if arguments.workload:
+        wanted = [w for w in WORKLOADS
+                  if any(fnmatchcase(w.name, p) for p in arguments.workload)]
+    wanted = [w for w in wanted
+              if not any(fnmatchcase(w.name, p) for p in arguments.without)]
+    if not wanted:
+        sys.exit("bench/run: no workload is left")
+    return wanted
 
 
 def list_workloads():
@@ -83,8 +91,9 @@ def measure(arguments):
     command = ([f"--{size}"] if size != "default" else []) + ["--runs", str(runs)]
     if arguments.rows:
         command += ["--rows", str(arguments.rows)]
-    for pattern in arguments.workload:
-        command += ["--workload", f"'{pattern}'" if "*" in pattern else pattern]
+    for option, patterns in ("--workload", arguments.workload), ("--except", arguments.without):
+        for pattern in patterns:
+            command += [option, shlex.quote(pattern)]
 
     cluster = Cluster(arguments.bindir, arguments.data, arguments.socket)
     scratch = arguments.data.parent / "tmp"
@@ -127,4 +136,5 @@ def main():
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

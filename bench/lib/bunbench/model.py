@@ -29,8 +29,10 @@ ARMS = (
 )
 
 
-# Ways to deal with a sparse index, which are the phases of such a workload.
-NOTHING, COMPACT, REINDEX = WAYS = ("nothing", "compact", "reindex")
+# Ways to deal with a sparse index, which are the phases of such a workload.  To read
+# it is none: it tells what a session does to clients by needing a CPU as compaction
+# does, but no lock.
+NOTHING, READ, COMPACT, REINDEX = WAYS = ("nothing", "read", "compact", "reindex")
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,10 @@ class Pgbench:
         first, last = between or (0, float("inf"))
         path = Path(self.log_prefix)
         found = []
-        for log in path.parent.glob(path.name + ".*"):
+        logs = list(path.parent.glob(path.name + ".*"))
+        if not logs:
+            raise Failure("pgbench wrote no log")
+        for log in logs:
             with log.open() as lines:
                 for line in lines:
                     _, _, took, _, seconds, rest, *_ = map(int, line.split())
@@ -207,8 +210,6 @@ class Pgbench:
                     if ended >= first and ended - took / 1e6 <= last:
                         found.append(took / 1000)
             log.unlink()
-        if not found:
-            raise Failure("pgbench wrote no log")
         return found
 
 
