@@ -4,9 +4,10 @@
 #   make installcheck       test against a running server of that installation
 #   make test, make demo, make check-core
 #                           scripts that install what they need themselves
-#   make stress             another, DURATION=seconds SEED=number
+#   make stress, make soak, make mutate
+#                           others, with parameters: see CONTRIBUTING.md
 #
-# The last four work where there is nothing but make, so PGXS, which needs a
+# The last six work where there is nothing but make, so PGXS, which needs a
 # pg_config, is only asked for the others.
 
 EXTENSION = bunbtree
@@ -49,7 +50,7 @@ REGRESS_DISCARD = setup kinds churn faults
 
 PG_CPPFLAGS = -I$(srcdir)/include
 
-SCRIPT_GOALS = check-core demo stress test
+SCRIPT_GOALS = check-core demo mutate soak stress test
 
 ifneq ($(filter-out $(SCRIPT_GOALS),$(or $(MAKECMDGOALS),all)),)
 
@@ -80,6 +81,13 @@ demo:
 stress:
 	@.ci/stress $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(SERVER),--server $(SERVER))
+
+soak:
+	@.ci/soak $(if $(DURATION),--duration $(DURATION)) $(if $(SERVER),--server $(SERVER))
+
+# Do the tests notice what is broken on purpose?
+mutate:
+	@.ci/mutate $(if $(SERVER),--server $(SERVER)) $(MUTANTS)
 
 test:
 	@.ci/test
