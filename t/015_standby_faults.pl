@@ -55,7 +55,7 @@ sub catch_up
 	return;
 }
 
-# Entries that passes have deleted from index t_k.
+# Entries that passes have deleted from an index.
 sub deleted
 {
 	my ($index) = @_;
@@ -178,7 +178,7 @@ $primary->safe_psql('postgres', q{
 	CREATE TABLE t (k int, v text) WITH (autovacuum_enabled = off);
 	CREATE INDEX t_k ON t USING bunbtree (k);
 	INSERT INTO t SELECT i, 'first' FROM generate_series(1, 2000) i});
-# Nothing but passes may conflict: no scan prunes or marks, no VACUUM.
+# No index scan marks entries, and there is no VACUUM.
 my $churn = q{
 	SET enable_indexscan = off; SET enable_bitmapscan = off;
 	DELETE FROM t;

@@ -10,7 +10,6 @@ import time
 
 from .engine import DATABASE, Sampler
 from .model import COMPACT, NOTHING, READ, REINDEX
-from .server import Failure
 from .special import database_size
 
 # The way starts when all clients have connected.
