@@ -505,6 +505,7 @@ extern bool bun_policy_hopeful(const BunIndexState *state, BunKind kind);
 extern bool bun_policy_paid(const BunOutcome *outcome);
 extern void bun_policy_learn(BunIndexState *state, BunKind kind,
 							 const BunOutcome *outcome, Relation index);
+extern void bun_policy_failed(BunIndexState *state);
 
 /* yield.c */
 extern void bun_yield_init(BunYieldMap *map);

@@ -276,6 +276,39 @@ SELECT pages('bun.wide_k');
 RESET bunbtree.max_pass_time;
 
 --
+-- The same, but the pass has no time for so many heap blocks: it ends when it next
+-- reads the clock, and the page is split
+--
+CREATE TABLE bun.hasty (LIKE bun.wide INCLUDING STORAGE)
+	WITH (autovacuum_enabled = off);
+INSERT INTO bun.hasty SELECT 'm' || lpad(i::text, 10, '0'), repeat('x', 3000) FROM generate_series(1, 288) i;
+CREATE INDEX hasty_k ON bun.hasty USING bunbtree (k) WITH (heap_blocks = 1400, fillfactor = 100);
+DELETE FROM bun.hasty WHERE k < 'm0000000288';
+CALL wait_for_horizon();
+SET bunbtree.max_pass_time = 0.01;
+INSERT INTO bun.hasty SELECT 'm' || string_agg(md5(i::text), '' ORDER BY i) FROM generate_series(1, 82) i;
+RESET bunbtree.max_pass_time;
+SELECT passes, heap_blocks_visited < 32 AS ended, entries_deleted > 0 AS deleted
+FROM pg_stat_bunbtree WHERE indexrelname = 'hasty_k';
+SELECT pages('bun.hasty_k');
+
+--
+-- Nothing was dead when the index was first used, so a pass is far off.  But an
+-- insertion that fails, perhaps on a full disk, lets the next one ask at once
+--
+CREATE TABLE bun.failing (k int)
+	WITH (autovacuum_enabled = off);
+INSERT INTO bun.failing SELECT 10 * i FROM generate_series(1, 400) i;
+CREATE UNIQUE INDEX failing_k ON bun.failing USING bunbtree (k) WITH (fillfactor = 100);
+INSERT INTO bun.failing VALUES (1);
+DELETE FROM bun.failing WHERE k BETWEEN 100 AND 3000;
+CALL wait_for_horizon();
+INSERT INTO bun.failing VALUES (4000);
+INSERT INTO bun.failing SELECT 10 * i + 1 FROM generate_series(1, 10) i;
+SELECT passes, entries_deleted > 0 AS deleted FROM pg_stat_bunbtree WHERE indexrelname = 'failing_k';
+SELECT pages('bun.failing_k');
+
+--
 -- Dead entries that an index scan has met are btree's to delete, in every
 -- mode; that is counted apart
 --

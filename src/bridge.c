@@ -240,7 +240,13 @@ unwind(int nest_level)
 {
 	while (bun_next_call > bun_calls &&
 		   bun_next_call[-1].nest_level >= nest_level)
-		bun_end_call(bun_next_call - 1);
+	{
+		BunCall    *call = bun_next_call - 1;
+
+		if (call->heap != NULL)
+			bun_policy_failed(call->state);
+		bun_end_call(call);
+	}
 	while (bun_presentations != NULL &&
 		   bun_presentations->nest_level >= nest_level)
 		end_presentation();

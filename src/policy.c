@@ -272,6 +272,24 @@ bun_policy_learn(BunIndexState *state, BunKind kind, const BunOutcome *outcome,
 }
 
 /*
+ * An insertion has failed.  If that was for want of space, room can only come from
+ * a pass, and the disk stays full for whoever waits: the next one may ask.  After
+ * other errors that costs one pass, if its leaf page is full.
+ *
+ * Called while a transaction aborts.
+ */
+void
+bun_policy_failed(BunIndexState *state)
+{
+	for (int kind = 0; kind < BUN_NKINDS; kind++)
+	{
+		state->backoff[kind].until = Min(state->backoff[kind].until,
+										 state->ticks);
+		store_backoff(state, kind);
+	}
+}
+
+/*
  * A transaction has deleted rows that cannot be removed yet.
  *
  * The oldest such transaction ends the waits of all kinds, and only when what

@@ -205,6 +205,33 @@ eval { $old->query('SELECT count(*) FROM gone') };
 like($old->{stderr}, qr/conflict with recovery/, 'the query is cancelled');
 eval { $old->quit };
 
+# The horizon is that of the row deleted last, wherever it is: here a pass finds what two
+# transactions have deleted, and first what the second has, since the leaf page has fewer
+# entries for the last heap block than for any other.  No query prunes them.
+$primary->safe_psql('postgres', q{
+	CREATE TABLE twice (k int, pad text) WITH (autovacuum_enabled = off);
+	INSERT INTO twice SELECT 2 * i, repeat('x', 80) FROM generate_series(1, 400) i;
+	CREATE INDEX twice_k ON twice USING bunbtree (k) WITH (fillfactor = 100)});
+my ($first, $second) = map {
+	$primary->safe_psql('postgres', qq{
+		SET enable_seqscan = off;
+		BEGIN;
+		DELETE FROM twice WHERE ctid = ANY (ARRAY(
+			SELECT format('($_, %s)', i)::tid FROM generate_series(1, 40) i));
+		SELECT pg_current_xact_id();
+		COMMIT})
+} (5, 2);
+my $start = $primary->lsn('insert');
+$primary->safe_psql('postgres', q{
+	SET synchronous_commit = on;
+	INSERT INTO twice SELECT 2 * i + 1 FROM generate_series(1, 20) i});
+is(deleted('twice_k'), 80, 'a pass deletes what two transactions have deleted');
+my ($wal, $stderr) = run_command([ 'pg_waldump', '-p', $primary->data_dir . '/pg_wal',
+		'-r', 'Btree', '-s', $start, '-e', $primary->lsn('flush') ]);
+my @horizons = $wal =~ /desc: DELETE (?:latestRemovedXid|snapshotConflictHorizon:?) (\d+)/g;
+isnt($first, $second, 'they are two');
+is("@horizons", $second, 'the conflict horizon is that of the second');
+
 my $before = deleted('t_k');
 my $conflicts = $standby->safe_psql('postgres',
 	q{SELECT sum(confl_snapshot) FROM pg_stat_database_conflicts});
