@@ -1,8 +1,8 @@
 
 # The server is killed at random moments of random SQL on twin tables (see
 # lib/Stress.pm), while indexes are compacted, and single backends are; after
-# recovery the twins have the same rows, and amcheck passes.  A standby replays all of it, and compares each page
-# with the primary's (wal_consistency_checking).
+# recovery the twins have the same rows, and amcheck passes.  A standby replays all
+# of it, and compares each page with the primary's (wal_consistency_checking).
 #
 # BUNBTREE_STRESS_SEED	where random numbers begin (default 1)
 # BUNBTREE_CRASHES		times that the whole server is killed (default 12); a
@@ -29,10 +29,11 @@ Stress::configure($primary);
 $primary->append_conf('postgresql.conf', q{
 restart_after_crash = on
 wal_consistency_checking = 'btree'
-wal_keep_size = 2GB
 checkpoint_timeout = 30s
 });
 $primary->start;
+# However far behind the standby is, it gets all of it.
+$primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby', true)});
 my $stress = Stress->new(node => $primary, seed => $seed, transactions => 150,
 	clients => 3, compactions => 20);
 $stress->create;
@@ -40,6 +41,7 @@ $primary->backup('backup');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'backup', has_streaming => 1);
 $standby->append_conf('postgresql.conf', q{
+primary_slot_name = 'standby'
 wal_retrieve_retry_interval = 100ms
 max_standby_streaming_delay = 0
 });

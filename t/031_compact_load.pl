@@ -70,11 +70,16 @@ $primary->safe_psql('postgres', qq{
 	END
 	\$\$});
 
+# However far behind the standby is, it gets all of it.
+$primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby', true)});
 $primary->backup('backup');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'backup', has_streaming => 1);
 # Queries there are not cancelled: replay waits, and they must be right.
-$standby->append_conf('postgresql.conf', 'max_standby_streaming_delay = -1');
+$standby->append_conf('postgresql.conf', q{
+primary_slot_name = 'standby'
+max_standby_streaming_delay = -1
+});
 $standby->start;
 $primary->wait_for_catchup($standby, 'replay', $primary->lsn('insert'));
 
