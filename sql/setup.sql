@@ -170,8 +170,8 @@ AS $$
 	WHERE c.relkind = 'i' AND a.amname = 'bunbtree';
 $$;
 
--- Waits until dead rows of this database's ended transactions can be removed,
--- that is until no snapshot of another session may still see them.
+-- Waits until dead rows of ended transactions can be removed, and deleted pages
+-- used, that is until no snapshot of another session may still see them.
 CREATE PROCEDURE wait_for_horizon()
 LANGUAGE plpgsql
 AS $$
@@ -179,9 +179,7 @@ BEGIN
 	FOR i IN 1 .. 1000
 	LOOP
 		EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_get_activity(NULL)
-							  WHERE datid = (SELECT oid FROM pg_database
-											 WHERE datname = current_database())
-									AND pid <> pg_backend_pid()
+							  WHERE datid IS NOT NULL AND pid <> pg_backend_pid()
 									AND (backend_xmin IS NOT NULL
 										 OR backend_xid IS NOT NULL));
 		PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();

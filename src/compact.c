@@ -134,12 +134,14 @@ static double density(const BunSurvey *survey);
  * For whoever may REINDEX it.  Locks: AccessShareLock on the table and the index
  * and, a slice at a time, AccessExclusiveLock on the index; conditionally, unless
  * "wait" is set.  Can be cancelled between slices, which leaves what is done
- * done.
+ * done.  No slice begins "max_runtime" after the first; the index is also read,
+ * once before and once at the end, which takes as long as it takes.
  *
  * Errors: ERRCODE_ACTIVE_SQL_TRANSACTION in a transaction block,
  * ERRCODE_READ_ONLY_SQL_TRANSACTION in recovery, those of open_index(),
- * ERRCODE_INSUFFICIENT_PRIVILEGE, and ERRCODE_INVALID_PARAMETER_VALUE or
- * ERRCODE_NULL_VALUE_NOT_ALLOWED for the arguments.
+ * ERRCODE_INSUFFICIENT_PRIVILEGE, ERRCODE_INDEX_CORRUPTED, and
+ * ERRCODE_INVALID_PARAMETER_VALUE or ERRCODE_NULL_VALUE_NOT_ALLOWED for the
+ * arguments.
  */
 Datum
 bunbtree_compact(PG_FUNCTION_ARGS)
@@ -180,10 +182,6 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"pause\" and \"max_runtime\" must not be negative")));
-	if (limited)
-		deadline = GetCurrentTimestamp() +
-			(TimestampTz) (interval_ms(PG_GETARG_INTERVAL_P(4)) * 1000);
-
 	PreventCommandDuringRecovery("CALL bunbtree_compact()");
 	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
 		((CallContext *) fcinfo->context)->atomic)
@@ -223,6 +221,11 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 	SPI_commit();
 
 	c.retry = MIN_RETRY_MS;
+
+	/* The time for slices: else a survey that takes longer would leave none. */
+	if (limited)
+		deadline = GetCurrentTimestamp() +
+			(TimestampTz) (interval_ms(PG_GETARG_INTERVAL_P(4)) * 1000);
 
 	while (!limited || GetCurrentTimestamp() < deadline)
 	{

@@ -152,7 +152,8 @@ look_at_leaf(Relation index, BlockNumber blkno, BufferAccessStrategy strategy,
 }
 
 /*
- * Copy the level-1 page at the cursor.  False if there is no level 1.
+ * Copy the level-1 page at the cursor, which has one child at least.  False if
+ * there is no level 1.
  *
  * Pages split and are deleted between slices, and REINDEX may have made another
  * file, so the cursor is a hint only.  If there is no level-1 page where it
@@ -165,20 +166,28 @@ copy_parent(Relation index, BunCursor *cursor, Page copy)
 	BTMetaPageData meta;
 	Buffer		buf;
 
-	if (cursor->file == bun_file_number(index) &&
-		cursor->blkno < RelationGetNumberOfBlocks(index) &&
-		copy_if_parent(index, cursor->blkno, copy))
-		return true;
+	if (cursor->file != bun_file_number(index) ||
+		cursor->blkno >= RelationGetNumberOfBlocks(index) ||
+		!copy_if_parent(index, cursor->blkno, copy))
+	{
+		if (!bun_read_meta(index, &meta) || meta.btm_level == 0)
+			return false;
+		buf = bun_bt_get_endpoint(index, 1, false);
+		cursor->file = bun_file_number(index);
+		cursor->blkno = BufferGetBlockNumber(buf);
+		cursor->offset = InvalidOffsetNumber;
+		cursor->passed = 0;
+		memcpy(copy, BufferGetPage(buf), BLCKSZ);
+		_bt_relbuf(index, buf);
+	}
 
-	if (!bun_read_meta(index, &meta) || meta.btm_level == 0)
-		return false;
-	buf = bun_bt_get_endpoint(index, 1, false);
-	cursor->file = bun_file_number(index);
-	cursor->blkno = BufferGetBlockNumber(buf);
-	cursor->offset = InvalidOffsetNumber;
-	cursor->passed = 0;
-	memcpy(copy, BufferGetPage(buf), BLCKSZ);
-	_bt_relbuf(index, buf);
+	/* Callers go through the children, and look for interrupts there. */
+	if (PageGetMaxOffsetNumber(copy) < P_FIRSTDATAKEY(BTPageGetOpaque(copy)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("block %u of index \"%s\" has no downlinks",
+						cursor->blkno, RelationGetRelationName(index)),
+				 errhint("Please REINDEX it.")));
 	return true;
 }
 
@@ -841,7 +850,8 @@ unlink_half_dead(Relation index, BunMerger *merger, BlockNumber blkno)
 /*
  * Walk over all leaf pages, and count what there is and what compaction would
  * leave.  The caller has AccessShareLock on the index; what others change
- * meanwhile may or may not be seen.
+ * meanwhile may or may not be seen.  Raises ERRCODE_INDEX_CORRUPTED if right links
+ * lead nowhere.
  */
 void
 bun_survey(Relation index, double fill, BunSurvey *survey)
@@ -851,6 +861,7 @@ bun_survey(Relation index, double fill, BunSurvey *survey)
 	BunCursor	cursor = {0};
 	BTMetaPageData meta;
 	Leaf		leaf;
+	BlockNumber nparents = 0;
 
 	memset(survey, 0, sizeof(BunSurvey));
 	if (bun_read_meta(index, &meta) && meta.btm_level == 0)
@@ -869,8 +880,17 @@ bun_survey(Relation index, double fill, BunSurvey *survey)
 
 		/* VACUUM may have deleted the page, and then it starts anew. */
 		if (cursor.passed == 0)
+		{
 			memset(survey, 0, sizeof(BunSurvey));
+			nparents = 0;
+		}
 		cursor.passed = 1;
+		if (++nparents > RelationGetNumberOfBlocks(index))
+			ereport(ERROR,
+					(errcode(ERRCODE_INDEX_CORRUPTED),
+					 errmsg("right links of index \"%s\" lead from block %u to itself",
+							RelationGetRelationName(index), cursor.blkno),
+					 errhint("Please REINDEX it.")));
 
 		for (OffsetNumber offset = P_FIRSTDATAKEY(opaque);
 			 offset <= PageGetMaxOffsetNumber(parent); offset++)

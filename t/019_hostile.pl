@@ -123,6 +123,8 @@ sub create_sparse
 my ($twice, $root, @leaves) = create_sparse('twice');
 my ($links, undef, @linked) = create_sparse('links');
 my ($old) = create_sparse('old');
+my ($circle, $circle_root) = create_sparse('circle');
+my ($barren, $barren_root) = create_sparse('barren');
 $node->stop;
 
 # TIDs of entries: an item that their heap page has not, blocks that the heap has not.
@@ -151,6 +153,10 @@ edit($twice, 8192 * $root + $third, pack('vv', 0, $leaves[1]));
 edit($twice, 8192 * ($leaves[3] + 1) - 16, pack('V', $leaves[1]));
 # A leaf page whose right sibling does not know of it.
 edit($links, 8192 * ($linked[2] + 1) - 12, pack('V', $linked[4]));
+# Parents of leaf pages that are their own right siblings, with downlinks and without.
+edit($circle, 8192 * ($circle_root + 1) - 12, pack('V', $circle_root));
+edit($barren, 8192 * ($barren_root + 1) - 12, pack('V', $barren_root));
+edit($barren, 8192 * $barren_root + 12, pack('v', 24));
 # A metapage that says that this is an index of PostgreSQL 11.
 edit($old, 24 + 4, pack('V', 3));
 $node->start;
@@ -190,7 +196,18 @@ like(try("CALL bunbtree_compact('links_k')"),
 like(try("CALL bunbtree_compact('old_k')"),
 	qr/^0A000 cannot compact "old_k": its format is from before PostgreSQL 12.*HINT:  REINDEX it/s,
 	'nor any of an old format');
-foreach my $table (qw(twice links old))
+foreach my $call ('SELECT bunbtree_compact_estimate(%s)', 'CALL bunbtree_compact(%s)', 'SELECT bunbtree_index_info(%s)')
+{
+	my $statement = sub { "SET statement_timeout = '60s'; " . sprintf($call, "'$_[0]'") };
+
+	like(try($statement->('circle_k')),
+		qr/^XX002 right links of index "circle_k" lead from block $circle_root to itself.*HINT:  Please REINDEX it/s,
+		"$call does not run in circles");
+	like(try($statement->('barren_k')),
+		qr/^XX002 block $barren_root of index "barren_k" has no downlinks.*HINT:  Please REINDEX it/s,
+		'nor where there are no leaf pages');
+}
+foreach my $table (qw(twice links old circle barren))
 {
 	like(try(qq{
 			REINDEX INDEX ${table}_k;

@@ -156,7 +156,7 @@ pass('also on the standby');
 $standby->stop;
 
 #
-# A session remembers the block of the rightmost page, and the root.  Compaction
+# A session remembers the root, and the block of the rightmost page.  Compaction
 # leaves it one leaf page of many, so that another page is the fast root.
 #
 $primary->safe_psql('postgres', q{
@@ -184,6 +184,41 @@ $session->quit;
 $primary->safe_psql('postgres', q{
 	SELECT bunbtree_check('cached_k', true, true);
 	SELECT bt_index_parent_check('cached_btree', true, true)});
+
+# Only from the second level up is the rightmost page remembered.
+$primary->safe_psql('postgres', q{
+	CREATE TABLE appended (k int) WITH (autovacuum_enabled = off);
+	INSERT INTO appended SELECT generate_series(1, 100000);
+	CREATE INDEX appended_k ON appended USING bunbtree (k) WITH (fillfactor = 10);
+	CREATE INDEX appended_btree ON appended USING btree (k) WITH (fillfactor = 10);
+	DELETE FROM appended WHERE k % 20 <> 0;
+	VACUUM appended});
+my $appended = q{SELECT declined_append + passes_append FROM pg_stat_bunbtree WHERE indexrelname = 'appended_k'};
+$session = $primary->background_psql('postgres', on_error_stop => 1);
+$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off');
+my $rows = 5000;
+foreach my $round (0 .. 2)
+{
+	my ($first, $last) = (100001 + 1000 * $round, 101000 + 1000 * $round);
+	my $remembered = $primary->safe_psql('postgres', $appended);
+
+	$session->query_safe("INSERT INTO appended SELECT generate_series($first, $last)");
+	$rows += 1000;
+	# Insertions that may ask, and have no need to, are not counted.
+	cmp_ok($primary->safe_psql('postgres', $appended), '>', $remembered + 100,
+		"round $round: the rightmost page is remembered");
+	$primary->safe_psql('postgres', qq{CALL bunbtree_compact('$_', pause => '0', wait => true)})
+	  foreach qw(appended_k appended_btree);
+	is($session->query_safe($scan =~ s/cached/appended/r), "$rows|$last",
+		'and compaction does not mislead the session');
+}
+$session->quit;
+cmp_ok($primary->safe_psql('postgres', q{
+		SELECT leaves_merged FROM pg_stat_bunbtree WHERE indexrelname = 'appended_k'}),
+	'>', 2000, 'leaf pages were merged');
+$primary->safe_psql('postgres', q{
+	SELECT bunbtree_check('appended_k', true, true);
+	SELECT bt_index_parent_check('appended_btree', true, true)});
 $primary->stop;
 
 #
