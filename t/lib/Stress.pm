@@ -841,6 +841,9 @@ sub hold
 	my $level = $kind eq 'serializable' ? 'SERIALIZABLE' : 'REPEATABLE READ';
 	my $holder = { kind => $kind, session => $session, round => $self->{round} };
 
+	# It is held over rounds: the limit of time is for each query.
+	$session->set_query_timer_restart;
+
 	if ($kind eq 'exported' && @{ $self->{holders} // [] })
 	{
 		# somebody else's snapshot
