@@ -467,7 +467,9 @@ my @OPERATIONS = (
 			'DO UPDATE SET owner = excluded.owner, v = excluded.v, at = excluded.at',
 			'DO UPDATE SET key = excluded.key, v = excluded.v',
 			'DO NOTHING')[ $rng->(3) ];
-		return both("INSERT INTO @.keyed $select ON CONFLICT (key) $action");
+		# That locks no row: between bt's turn and bun's, somebody might delete it.
+		my $lock = $action eq 'DO NOTHING' ? "LOCK TABLE bt.keyed IN SHARE ROW EXCLUSIVE MODE;\n" : '';
+		return $lock . both("INSERT INTO @.keyed $select ON CONFLICT (key) $action");
 	} ],
 	[ 2, 'one snapshot', 'delete by shared key', sub {
 		my ($self, $client, $rng) = @_;
