@@ -27,7 +27,7 @@ COMMENT ON FUNCTION bunbtree_mirror_opclasses(regtype[]) IS
 	'create the operator classes that btree has and bunbtree has not';
 REVOKE ALL ON FUNCTION bunbtree_mirror_opclasses(regtype[]) FROM PUBLIC;
 
-SELECT bunbtree_mirror_opclasses();
+SELECT @extschema@.bunbtree_mirror_opclasses(NULL::pg_catalog.regtype[]);
 
 --
 -- Statistics: README.md explains the columns.
@@ -347,12 +347,16 @@ REVOKE ALL ON FUNCTION bunbtree_readopt() FROM PUBLIC;
 -- NULL where there are no statistics.  For monitoring roles, because statistics
 -- tell about rows.
 --
-CREATE VIEW bunbtree_candidates AS
+-- Many of its operators and functions take a cast to be found.  Nobody's closer match is
+-- to be found instead, in a schema where others may create some.
+--
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW @extschema@.bunbtree_candidates AS
 SELECT i.*,
 	CASE WHEN i.n_tup_del + i.n_tup_upd - i.n_tup_hot_upd = 0
 			OR i.index_size < i.fresh_size THEN 0
 		ELSE i.index_size - i.fresh_size END AS expected_gain,
-	@extschema@.bunbtree_adopt_refusal(i.indexrelid) AS refusal,
+	@extschema@.bunbtree_adopt_refusal(i.indexrelid::regclass) AS refusal,
 	i.index_size > 1048576 AND i.index_size > 2 * i.fresh_size AS try_compact
 FROM (
 	SELECT n.nspname AS schemaname, t.relname, i.relname AS indexrelname,
@@ -428,4 +432,4 @@ FROM (
 ) i
 ORDER BY expected_gain DESC NULLS LAST,
 	i.n_tup_del + i.n_tup_upd - i.n_tup_hot_upd DESC, i.indexrelid;
-GRANT SELECT ON bunbtree_candidates TO pg_monitor;
+GRANT SELECT ON @extschema@.bunbtree_candidates TO pg_monitor;

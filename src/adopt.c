@@ -684,8 +684,16 @@ refuse_index(const Conversion *conv, Oid indexid, Oid root, bool locked)
 
 	if (class->relispartition && (root == indexid || !OidIsValid(root)))
 	{
-		Oid			top = llast_oid(get_partition_ancestors(indexid));
+		List	   *ancestors = get_partition_ancestors(indexid);
+		Oid			top;
 
+		/* Without a lock, what we know of the index may be out of date. */
+		if (ancestors == NIL)
+			return refusal(ERRCODE_OBJECT_IN_USE,
+						   psprintf("index \"%s\" is being detached from a partitioned index",
+									name),
+						   NULL, "Try again.");
+		top = llast_oid(ancestors);
 		return refusal(ERRCODE_WRONG_OBJECT_TYPE,
 					   psprintf("index \"%s\" is part of partitioned index \"%s\"",
 								name, get_rel_name(top)),

@@ -426,6 +426,60 @@ is(join(' ', grep { !$covered{$_} } split /\n/, $node->safe_psql('postgres', q{
 			AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'bunbtree')})),
 	'', 'each function of the extension was called');
 
+# Whoever may create functions and operators in the extension's schema, before it is
+# there, has none of them called.  These would match better than what is meant.
+$node->safe_psql('postgres', 'CREATE DATABASE trapped; CREATE ROLE mallory');
+$node->safe_psql('trapped', q{
+	GRANT CREATE ON SCHEMA public TO mallory;
+	SET ROLE mallory;
+	CREATE FUNCTION trap() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+	CREATE FUNCTION bunbtree_adopt_refusal(oid) RETURNS text LANGUAGE sql AS $$ SELECT trap()::text $$;
+	CREATE FUNCTION ln(real) RETURNS real LANGUAGE sql AS $$ SELECT trap()::text::real $$;
+	CREATE FUNCTION greater(real, integer) RETURNS boolean LANGUAGE sql AS $$ SELECT trap()::text::boolean $$;
+	CREATE OPERATOR > (FUNCTION = greater, LEFTARG = real, RIGHTARG = integer);
+	CREATE FUNCTION minus(numeric, integer) RETURNS numeric LANGUAGE sql AS $$ SELECT trap()::text::numeric $$;
+	CREATE OPERATOR - (FUNCTION = minus, LEFTARG = numeric, RIGHTARG = integer);
+	RESET ROLE;
+	CREATE TABLE t AS SELECT i AS k FROM generate_series(1, 1000) i;
+	CREATE INDEX t_k ON t (k);
+	ANALYZE t;
+	CREATE EXTENSION bunbtree});
+like(try(q{SELECT fresh_size > 0, refusal IS NULL FROM bunbtree_candidates WHERE relname = 't'}, database => 'trapped'),
+	qr/^00000 t\|t$/, 'the view calls nobody else\'s functions');
+
+# Partitions that are detached while somebody asks whether their indexes could be adopted.
+$node->safe_psql('postgres', q{
+	CREATE TABLE moving (k int) PARTITION BY RANGE (k);
+	CREATE TABLE moving_1 PARTITION OF moving FOR VALUES FROM (0) TO (10);
+	CREATE INDEX moving_k ON moving (k)});
+my $asking = $node->background_psql('postgres', on_error_stop => 0);
+$asking->query_until(qr/asking/, q{
+	\echo asking
+	DO $$
+	BEGIN
+		WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'moved') LOOP
+			FOR i IN 1 .. 1000 LOOP
+				PERFORM bunbtree_adopt_refusal('moving_1_k_idx');
+			END LOOP;
+		END LOOP;
+	END
+	$$;
+});
+$node->safe_psql('postgres', q{
+	DO $$
+	BEGIN
+		FOR i IN 1 .. 1000 LOOP
+			ALTER TABLE moving DETACH PARTITION moving_1;
+			COMMIT;
+			ALTER TABLE moving ATTACH PARTITION moving_1 FOR VALUES FROM (0) TO (10);
+			COMMIT;
+		END LOOP;
+	END
+	$$;
+	CREATE TABLE moved ()});
+is($asking->query('SELECT 1'), 1, 'an index that is being detached');
+$asking->quit;
+
 $other->quit;
 $node->stop;
 unlike(slurp_file($node->logfile), qr/PANIC: |TRAP: |terminated by signal/, 'no crash');
