@@ -233,7 +233,8 @@ end_presentation(void)
  * closing it: the resource owner does that.
  *
  * Guarded calls come first.  If one is for an index that is in the list, it
- * began after that, and leaves it presented.
+ * began after that, and leaves it presented.  If one is an insertion, policy.c is
+ * told that it has failed.
  */
 static void
 unwind(int nest_level)

@@ -134,8 +134,8 @@ static double density(const BunSurvey *survey);
  * For whoever may REINDEX it.  Locks: AccessShareLock on the table and the index
  * and, a slice at a time, AccessExclusiveLock on the index; conditionally, unless
  * "wait" is set.  Can be cancelled between slices, which leaves what is done
- * done.  No slice begins "max_runtime" after the first; the index is also read,
- * once before and once at the end, which takes as long as it takes.
+ * done.  "max_runtime" is for the slices: the index is also read, once before and
+ * once at the end, which takes as long as it takes.
  *
  * Errors: ERRCODE_ACTIVE_SQL_TRANSACTION in a transaction block,
  * ERRCODE_READ_ONLY_SQL_TRANSACTION in recovery, those of open_index(),
@@ -182,6 +182,7 @@ bunbtree_compact(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"pause\" and \"max_runtime\" must not be negative")));
+
 	PreventCommandDuringRecovery("CALL bunbtree_compact()");
 	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
 		((CallContext *) fcinfo->context)->atomic)
